@@ -93,6 +93,28 @@ pub enum RejectionKind {
     Misconfigured,
 }
 
+/// The kinds that are told alike: by one status, one code over gRPC and one type of problem.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Quota,
+    StoreFailed,
+    Refused,
+    BadRequest,
+    Misconfigured,
+}
+
+impl RejectionKind {
+    fn class(self) -> Class {
+        match self {
+            Self::QuotaExceeded | Self::NeverFits | Self::Banned => Class::Quota,
+            Self::StoreFailed(_) => Class::StoreFailed,
+            Self::Refused => Class::Refused,
+            Self::BadAddress | Self::MissingKey | Self::BadCost => Class::BadRequest,
+            Self::Misconfigured => Class::Misconfigured,
+        }
+    }
+}
+
 impl Rejection {
     /// The rejection by these decisions; `None` if they let the request pass.
     pub(crate) fn of(judged: &Judged<'_>) -> Option<Self> {
@@ -152,16 +174,12 @@ impl Rejection {
 
     /// The HTTP status.
     pub fn status(&self) -> StatusCode {
-        match self.kind {
-            RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
-                StatusCode::TOO_MANY_REQUESTS
-            }
-            RejectionKind::StoreFailed(_) => StatusCode::SERVICE_UNAVAILABLE,
-            RejectionKind::Refused => StatusCode::FORBIDDEN,
-            RejectionKind::BadAddress | RejectionKind::MissingKey | RejectionKind::BadCost => {
-                StatusCode::BAD_REQUEST
-            }
-            RejectionKind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+        match self.kind.class() {
+            Class::Quota => StatusCode::TOO_MANY_REQUESTS,
+            Class::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
+            Class::Refused => StatusCode::FORBIDDEN,
+            Class::BadRequest => StatusCode::BAD_REQUEST,
+            Class::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 

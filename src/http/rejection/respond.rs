@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
-use super::{Part, Rejection, RejectionKind};
+use super::{Class, Part, Rejection};
 use crate::request::RequestHead;
 
 // Constants, so that their validity is not checked on each denial.
@@ -106,7 +106,8 @@ fn response(rejection: &Rejection, media_type: HeaderValue, body: String) -> Res
 
 fn problem(rejection: &Rejection) -> String {
     let mut json = String::with_capacity(512);
-    json.push_str(beginning(rejection.kind));
+    let class = rejection.kind.class();
+    json.push_str(beginning(class));
     let Ok(()) = rejection.sentence(|part| {
         match part {
             Part::Plain(words) => json.push_str(words),
@@ -115,17 +116,14 @@ fn problem(rejection: &Rejection) -> String {
         }
         Ok::<_, Infallible>(())
     });
-    if has_violations(rejection.kind) {
-        json.push_str(r#"","violated-policies":["#);
+    // Decisions have made these, so there is a policy.
+    if matches!(class, Class::Quota | Class::StoreFailed) {
+        json.push_str(r#"","violated-policies":[""#);
         for (position, policy) in rejection.policies.iter().enumerate() {
-            json.push_str(if position > 0 { "\",\"" } else { "\"" });
+            json.push_str(if position > 0 { "\",\"" } else { "" });
             push_escaped(&mut json, policy);
         }
-        json.push_str(if rejection.policies.is_empty() {
-            "]"
-        } else {
-            "\"]"
-        });
+        json.push_str("\"]");
     } else {
         json.push('"');
     }
@@ -139,38 +137,25 @@ fn problem(rejection: &Rejection) -> String {
 
 /// Everything before the detail, in one piece for each kind: many small pieces show in the cost of
 /// a denial.
-fn beginning(kind: RejectionKind) -> &'static str {
-    match kind {
-        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => concat!(
+fn beginning(class: Class) -> &'static str {
+    match class {
+        Class::Quota => concat!(
             r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
             r#""title":"Quota exceeded","status":429,"detail":""#,
         ),
-        RejectionKind::StoreFailed(_) => concat!(
+        Class::StoreFailed => concat!(
             r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
             r#""title":"Temporary reduced capacity","status":503,"detail":""#,
         ),
         // RFC 9457, section 4.2.1: with `about:blank` the title is the status's own phrase.
-        RejectionKind::Refused => {
-            r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#
-        }
-        RejectionKind::BadAddress | RejectionKind::MissingKey | RejectionKind::BadCost => {
+        Class::Refused => r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#,
+        Class::BadRequest => {
             r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":""#
         }
-        RejectionKind::Misconfigured => {
+        Class::Misconfigured => {
             r#"{"type":"about:blank","title":"Internal Server Error","status":500,"detail":""#
         }
     }
-}
-
-/// Whether its problem type has `violated-policies`.
-fn has_violations(kind: RejectionKind) -> bool {
-    matches!(
-        kind,
-        RejectionKind::QuotaExceeded
-            | RejectionKind::NeverFits
-            | RejectionKind::Banned
-            | RejectionKind::StoreFailed(_)
-    )
 }
 
 /// Escapes text for a JSON string: RFC 8259, section 7.

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::protobuf::Message;
-use super::{Rejection, RejectionKind, wait};
+use super::{Class, Rejection, wait};
 
 /// In bytes; less than 1 KiB as base64. Clients drop answers whose headers are too large in total,
 /// and other layers add theirs.
@@ -22,10 +22,7 @@ const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";
 ///
 /// Code and message are repeated because clients compare the two.
 pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<Message> {
-    let is_about_quota = matches!(
-        rejection.kind,
-        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned
-    );
+    let is_about_quota = rejection.kind.class() == Class::Quota;
     let wait = wait(rejection);
     if wait.is_none() && !is_about_quota {
         return None;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response};
 
-use super::{Rejection, RejectionKind};
+use super::{Class, Rejection};
 
 mod base64;
 mod details;
@@ -34,7 +34,7 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
         Dialect::Grpc => HeaderValue::from_static("application/grpc"),
         Dialect::GrpcWeb(of_request) => of_request,
     };
-    let code = code(rejection.kind);
+    let code = code(rejection.kind.class());
     let message = message::of(rejection);
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
@@ -54,22 +54,18 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
 }
 
 /// <https://grpc.io/docs/guides/status-codes/>
-fn code(kind: RejectionKind) -> u16 {
+fn code(class: Class) -> u16 {
     const INVALID_ARGUMENT: u16 = 3;
     const PERMISSION_DENIED: u16 = 7;
     const RESOURCE_EXHAUSTED: u16 = 8;
     const INTERNAL: u16 = 13;
     const UNAVAILABLE: u16 = 14;
-    match kind {
-        RejectionKind::QuotaExceeded | RejectionKind::NeverFits | RejectionKind::Banned => {
-            RESOURCE_EXHAUSTED
-        }
-        RejectionKind::StoreFailed(_) => UNAVAILABLE,
-        RejectionKind::Refused => PERMISSION_DENIED,
-        RejectionKind::BadAddress | RejectionKind::MissingKey | RejectionKind::BadCost => {
-            INVALID_ARGUMENT
-        }
-        RejectionKind::Misconfigured => INTERNAL,
+    match class {
+        Class::Quota => RESOURCE_EXHAUSTED,
+        Class::StoreFailed => UNAVAILABLE,
+        Class::Refused => PERMISSION_DENIED,
+        Class::BadRequest => INVALID_ARGUMENT,
+        Class::Misconfigured => INTERNAL,
     }
 }
 

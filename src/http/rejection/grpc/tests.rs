@@ -5,6 +5,7 @@ use tonic_types::StatusExt;
 
 use super::*;
 use crate::error::StoreErrorKind;
+use crate::http::RejectionKind;
 
 fn rejection(kind: RejectionKind, retry_after: Option<Duration>) -> Rejection {
     Rejection {
