@@ -29,3 +29,15 @@ macro_rules! labels {
     };
 }
 pub(crate) use labels;
+
+/// Shows each of these enums as its word.
+macro_rules! shown_as_labels {
+    ($($name:ident)+) => {$(
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    )+};
+}
+pub(crate) use shown_as_labels;

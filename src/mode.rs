@@ -1,10 +1,9 @@
 //! `Mode`: whether a policy is enforced, only counts, or is off.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::error::ConfigError;
-use crate::labels::labels;
+use crate::labels::{labels, shown_as_labels};
 
 /// Whether a policy is enforced, only counts, or is off.
 ///
@@ -38,11 +37,7 @@ labels! {
     }
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+shown_as_labels!(Mode);
 
 /// From the name that [`as_str`](Mode::as_str) returns.
 impl FromStr for Mode {

@@ -1,13 +1,12 @@
 //! `Observer`: learns what the limiter decides, and the state of its store.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
-use crate::labels::labels;
+use crate::labels::{labels, shown_as_labels};
 use crate::mode::Mode;
 
 /// Learns what a limiter decides, and the state of its store: for metrics, logs, or whatever you
@@ -156,12 +155,6 @@ labels! {
     }
 }
 
-impl fmt::Display for DecisionResult {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// A request that could not be judged, as an [`Observer`] sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -204,12 +197,6 @@ labels! {
     }
 }
 
-impl fmt::Display for RefusalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// The state of the circuit breaker in front of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -233,11 +220,7 @@ labels! {
     }
 }
 
-impl fmt::Display for BreakerState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+shown_as_labels!(DecisionResult RefusalReason BreakerState);
 
 /// All observers; clones share them.
 #[derive(Clone, Default)]
