@@ -34,7 +34,7 @@ fn run(url: &str, keys: &str) -> Output {
 
 /// As the server names itself.
 fn version(server: &Server) -> String {
-    let info: String = server.query(redis::cmd("INFO"));
+    let info: String = server.query("INFO");
     let named = |name: &str, field: &str| {
         let mut lines = info.lines();
         let version = lines.find_map(|line| line.strip_prefix(field))?;
@@ -131,8 +131,7 @@ fn the_example_measures_every_algorithm_on_a_real_server_and_leaves_nothing_behi
 #[test]
 fn a_server_that_holds_keys_is_refused() {
     let server = Server::start();
-    let mut set = redis::cmd("SET");
-    server.query::<()>(set.arg("theirs").arg("value").arg("EX").arg(600).to_owned());
+    server.query::<()>(("SET", "theirs", "value", "EX", 600));
     let refusal = refusal(&server.url(), "1");
     assert!(
         refusal.contains("needs a server without keys, this one has 1"),

@@ -99,9 +99,7 @@ async fn a_long_deadline_is_waited_for() {
     let server = Server::start();
     let limiter = limiter(server.store().await, 60 * SECOND);
     let _ = recovers(&limiter).await;
-    let mut pause = redis::cmd("CLIENT");
-    pause.arg("PAUSE").arg(5_500).arg("ALL");
-    server.query::<()>(pause);
+    server.query::<()>(("CLIENT", "PAUSE", 5_500, "ALL"));
     assert_eq!(both(&limiter).await[0].outcome(), Outcome::Allowed);
 }
 
@@ -132,9 +130,7 @@ async fn a_read_only_replica_is_an_error_and_nothing_is_counted() {
     let server = Server::start();
     let limiter = limiter(server.store().await, GENEROUS);
     let follow = |host: &str, port: &str| {
-        let mut replicaof = redis::cmd("REPLICAOF");
-        replicaof.arg(host).arg(port);
-        server.query::<()>(replicaof);
+        server.query::<()>(("REPLICAOF", host, port));
     };
     follow("127.0.0.1", &free_port().to_string());
     assert_failed(&limiter, &[StoreErrorKind::Busy]).await;
@@ -147,19 +143,8 @@ async fn a_read_only_replica_is_an_error_and_nothing_is_counted() {
 async fn a_connection_that_is_lost_again_and_again_is_not_made_anew_for_every_question() {
     let server = Server::start();
     let store = server.store().await;
-    let mut replicaof = redis::cmd("REPLICAOF");
-    replicaof.arg("127.0.0.1").arg(free_port());
-    server.query::<()>(replicaof);
-    let connections = || {
-        let mut info = redis::cmd("INFO");
-        info.arg("stats");
-        let stats: String = server.query(info);
-        let received = stats
-            .lines()
-            .find_map(|line| line.strip_prefix("total_connections_received:"));
-        received.unwrap().trim().parse::<u128>().unwrap()
-    };
-    let before = connections();
+    server.query::<()>(("REPLICAOF", "127.0.0.1", free_port()));
+    let before = server.connections();
     let started = Instant::now();
     for _ in 0..100 {
         // Not through a limiter, whose circuit breaker would keep most of them from the store.
@@ -176,7 +161,7 @@ async fn a_connection_that_is_lost_again_and_again_is_not_made_anew_for_every_qu
     }
     // One at once, then two a second; the last is this query's own.
     let most = 2 + started.elapsed().as_millis() / 500;
-    let made = connections() - before - 1;
+    let made = (server.connections() - before - 1) as u128;
     assert!(made <= most, "{made} connections");
 }
 

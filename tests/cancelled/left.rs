@@ -143,15 +143,11 @@ fn connections(server: &Server) -> u64 {
 
 /// The server answers no question until it resumes.
 pub(crate) fn pause(server: &Server) {
-    let mut pause = redis::cmd("CLIENT");
-    pause.arg("PAUSE").arg(600_000).arg("WRITE");
-    server.query::<()>(pause);
+    server.query::<()>(("CLIENT", "PAUSE", 600_000, "WRITE"));
 }
 
 pub(crate) fn unpause(server: &Server) {
-    let mut unpause = redis::cmd("CLIENT");
-    unpause.arg("UNPAUSE");
-    server.query::<()>(unpause);
+    server.query::<()>(("CLIENT", "UNPAUSE"));
 }
 
 /// Looks until it is so.

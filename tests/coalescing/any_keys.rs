@@ -117,10 +117,9 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         let foreign = stage.key(limit, &policies[20]);
         for (command, value) in [("SET", "hello"), ("SET", "7:x"), ("SADD", "hello")] {
             let query = |command: &str, value: Option<&str>| {
-                let mut query = redis::cmd(command);
                 stage
                     .server
-                    .query::<redis::Value>(query.arg(&foreign).arg(value).to_owned())
+                    .query::<redis::Value>((command, &foreign, value))
             };
             query("DEL", None);
             query(command, Some(value));
@@ -147,11 +146,13 @@ async fn in_shadow_a_key_that_holds_something_else_is_let_through_alone() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let policies = policies(40);
-    let mut set = redis::cmd("SET");
-    set.arg(stage.key(limit, &policies[20])).arg("hello");
-    stage
-        .server
-        .query::<()>(set.arg("PX").arg(3_600_000).to_owned());
+    stage.server.query::<()>((
+        "SET",
+        stage.key(limit, &policies[20]),
+        "hello",
+        "PX",
+        3_600_000,
+    ));
     for left in [2, 1] {
         let takes = policies.iter().map(async |policy| {
             let policy = PolicyId::new(policy);

@@ -115,7 +115,7 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     let keys = stage.server.keys();
     assert!(keys.len() > 500, "{}", keys.len());
     for key in keys {
-        let left_ms: i64 = stage.server.query(redis::cmd("PTTL").arg(key).to_owned());
+        let left_ms: i64 = stage.server.query(("PTTL", key));
         assert!(left_ms > 0, "{left_ms}");
     }
 }
@@ -129,9 +129,8 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
     let foreign = format!("throttle:fixed_window1:{{{foreign}}}:own");
     for (command, value) in [("SET", "hello"), ("SADD", "hello")] {
         let query = |command: &str, value: Option<&str>| {
-            let mut query = redis::cmd(command);
-            let query = query.arg(&foreign).arg(value).to_owned();
-            stage.server.query::<redis::Value>(query)
+            let words = (command, &foreign, value);
+            stage.server.query::<redis::Value>(words)
         };
         query("DEL", None);
         query(command, Some(value));

@@ -185,12 +185,9 @@ async fn a_value_that_is_not_ours_fails_each_of_them() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::fixed_window(5, HOUR);
-    let mut set = redis::cmd("SET");
-    set.arg(stage.key(limit, "api"))
-        .arg("hello")
-        .arg("PX")
-        .arg(3_600_000);
-    stage.server.query::<()>(set);
+    stage
+        .server
+        .query::<()>(("SET", stage.key(limit, "api"), "hello", "PX", 3_600_000));
     let answers = join_all((0..20).map(|_| stage.take("api", limit, 1))).await;
     let kinds: Vec<_> = answers.into_iter().map(Result::err).collect();
     assert_eq!(kinds, [Some(StoreErrorKind::ForeignValue); 20]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tower_throttle::{Clock as _, HOUR, Limit, StoreErrorKind};
 
-use super::{SLOW, Stage, allowed};
+use super::{SLOW, Stage, allowed, mixed};
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(30);
 
@@ -14,10 +14,13 @@ fn plant(stage: &Stage, value: &[u8]) {
 }
 
 fn plant_by(stage: &Stage, limit: Limit, value: &[u8]) {
-    let mut set = redis::cmd("SET");
-    set.arg(stage.key(limit, "api")).arg(value);
-    set.arg("PX").arg(HOUR.as_millis() as u64);
-    stage.server.query::<()>(set);
+    stage.server.query::<()>((
+        "SET",
+        stage.key(limit, "api"),
+        value,
+        "PX",
+        HOUR.as_millis() as u64,
+    ));
 }
 
 #[tokio::test]
@@ -69,16 +72,18 @@ async fn a_rate_with_a_fraction_counts_the_state_that_another_rate_left() {
             format!("{}", now + (1 << 51)),
         ),
     ] {
-        let mut del = redis::cmd("DEL");
-        del.arg(stage.key(limit, "api"));
-        stage.server.query::<()>(del);
+        stage.server.query::<()>(("DEL", stage.key(limit, "api")));
         if !state.is_empty() {
             plant_by(&stage, limit, state.as_bytes());
         }
         stage.take_all("api", limit, &[1; 50]).await;
-        let mut get = redis::cmd("GET");
-        get.arg(stage.key(limit, "api"));
-        assert_eq!(stage.server.query::<String>(get), left, "{state}");
+        assert_eq!(
+            stage
+                .server
+                .query::<String>(("GET", stage.key(limit, "api"))),
+            left,
+            "{state}"
+        );
     }
 }
 
@@ -88,17 +93,10 @@ async fn a_state_beside_others_counts_and_the_others_stay() {
     stage.proxy.set(SLOW);
     let far = stage.clock.now().get() + HOUR.as_micros() as u64;
     let key = stage.key(LIMIT, "api");
-    let mut pack = redis::cmd("EVAL");
-    let script =
-        format!("redis.call('SET', KEYS[1], cmsgpack.pack({{['+60s'] = {far}}}), 'PX', 3600000)");
-    pack.arg(script).arg(1).arg(&key);
-    stage.server.query::<()>(pack);
+    mixed::plant(&stage, &key, &format!("{{['+60s'] = {far}}}"));
     let decisions = stage.take_all("api", LIMIT, &[1; 50]).await;
     assert_eq!(allowed(&decisions), 30);
-    let mut other = redis::cmd("EVAL");
-    other.arg("return cmsgpack.unpack(redis.call('GET', KEYS[1]))['+60s']");
-    other.arg(1).arg(&key);
-    assert_eq!(stage.server.query::<u64>(other), far);
+    assert_eq!(mixed::state(&stage, &key, "+60s"), Some(far));
 }
 
 #[tokio::test]
@@ -110,9 +108,12 @@ async fn a_value_that_is_not_ours_fails_each_and_is_left_as_it_is() {
         let answers = join_all((0..20).map(|_| stage.take("api", LIMIT, 1))).await;
         let kinds: Vec<_> = answers.into_iter().map(Result::err).collect();
         assert_eq!(kinds, [Some(StoreErrorKind::ForeignValue); 20], "{value}");
-        let mut get = redis::cmd("GET");
-        get.arg(stage.key(LIMIT, "api"));
-        assert_eq!(stage.server.query::<String>(get), value);
+        assert_eq!(
+            stage
+                .server
+                .query::<String>(("GET", stage.key(LIMIT, "api"))),
+            value
+        );
         // Another key's takes go on.
         assert!(stage.take("other", LIMIT, 1).await.is_ok());
     }

@@ -116,9 +116,7 @@ impl Stage {
 
     /// The stored instant at which nothing is owed any more.
     fn paid_us(&self, limit: Limit, policy: &str) -> u64 {
-        let mut get = redis::cmd("GET");
-        get.arg(self.key(limit, policy));
-        self.server.query(get)
+        self.server.query(("GET", self.key(limit, policy)))
     }
 
     fn scripts(&self) -> u64 {

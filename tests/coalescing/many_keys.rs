@@ -84,9 +84,7 @@ pub(super) async fn assert_few_scripts_and_all_expire(limit: Limit, keys: usize,
     let scripts = stage.scripts() - scripts;
     assert!(scripts <= most, "{limit:?}: {scripts} scripts");
     for policy in policies {
-        let mut ttl = redis::cmd("PTTL");
-        ttl.arg(stage.key(limit, &policy));
-        let left_ms: i64 = stage.server.query(ttl);
+        let left_ms: i64 = stage.server.query(("PTTL", stage.key(limit, &policy)));
         assert!(left_ms > 0, "{limit:?}: {left_ms}");
     }
 }
@@ -125,12 +123,8 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         "99999999999999999999",
     ];
     let plant = |command: &str, value: &str| {
-        stage
-            .server
-            .query::<()>(redis::cmd("DEL").arg(&foreign).to_owned());
-        stage
-            .server
-            .query::<()>(redis::cmd(command).arg(&foreign).arg(value).to_owned());
+        stage.server.query::<()>(("DEL", &foreign));
+        stage.server.query::<()>((command, &foreign, value));
     };
     let check = |answers: Vec<Result<Decision, StoreErrorKind>>, what: &str| {
         for (position, answer) in answers.iter().enumerate() {
@@ -143,19 +137,18 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     for value in values {
         plant("SET", value);
         check(take_each(&stage, LIMIT, &policies).await, value);
-        let mut get = redis::cmd("GET");
-        get.arg(&foreign);
-        assert_eq!(stage.server.query::<String>(get), value);
+        assert_eq!(stage.server.query::<String>(("GET", &foreign)), value);
     }
     plant("RPUSH", "hello");
     check(take_each(&stage, LIMIT, &policies).await, "a list");
-    let mut list = redis::cmd("LRANGE");
-    list.arg(&foreign).arg(0).arg(-1);
-    assert_eq!(stage.server.query::<Vec<String>>(list), ["hello"]);
+    assert_eq!(
+        stage
+            .server
+            .query::<Vec<String>>(("LRANGE", &foreign, 0, -1)),
+        ["hello"]
+    );
     // A foreign key need not expire.
-    stage
-        .server
-        .query::<()>(redis::cmd("DEL").arg(&foreign).to_owned());
+    stage.server.query::<()>(("DEL", &foreign));
 }
 
 #[tokio::test]
@@ -164,12 +157,13 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     stage.proxy.set(SLOW);
     let policies = policies(40);
     let paid = stage.clock.now().get() + HOUR.as_micros() as u64;
-    let mut set = redis::cmd("SET");
-    set.arg(stage.key(LIMIT, &policies[20]));
-    set.arg(format!("{}:1:3", paid - 1))
-        .arg("PX")
-        .arg(HOUR.as_millis() as u64);
-    stage.server.query::<()>(set);
+    stage.server.query::<()>((
+        "SET",
+        stage.key(LIMIT, &policies[20]),
+        format!("{}:1:3", paid - 1),
+        "PX",
+        HOUR.as_millis() as u64,
+    ));
     let answers = take_each(&stage, LIMIT, &policies).await;
     for (position, answer) in answers.into_iter().enumerate() {
         let left = if position == 20 { 1 } else { 2 };
@@ -221,9 +215,7 @@ pub(super) async fn assert_nothing_counted_without_a_master(limit: Limit) {
     stage.proxy.set(SLOW);
     let policies = policies(40);
     let replica_of = |host: &str, port: &str| {
-        let mut command = redis::cmd("REPLICAOF");
-        command.arg(host).arg(port);
-        stage.server.query::<()>(command);
+        stage.server.query::<()>(("REPLICAOF", host, port));
     };
     // A replica of a master that does not exist.
     replica_of("127.0.0.1", "1");

@@ -8,7 +8,7 @@ use tower_throttle::{Clock as _, Decision, Limit, MINUTE, Micros, PolicyId, SECO
 use super::model::{
     Answered, answer, check, is_allowed, scripts_of_four_rounds, told_without_memory,
 };
-use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, query, taken_by};
+use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, taken_by};
 use super::{SLOW, Stage};
 
 /// For each client, together in a key.
@@ -43,13 +43,13 @@ fn left(decisions: &[Decision]) -> [u32; 2] {
 /// Puts a msgpack map, written in Lua, into a key.
 pub(super) fn plant(stage: &Stage, key: &str, map: &str) {
     let script = format!("redis.call('SET', KEYS[1], cmsgpack.pack({map}), 'PX', 3600000)");
-    query::<Value>(stage, "EVAL", &[&script, "1", key]);
+    stage.server.query::<Value>(("EVAL", &script, "1", key));
 }
 
 /// The value under a field of such a map.
 pub(super) fn state(stage: &Stage, key: &str, field: &str) -> Option<u64> {
     let script = "return cmsgpack.unpack(redis.call('GET', KEYS[1]))[ARGV[1]]";
-    query(stage, "EVAL", &[script, "1", key, field])
+    stage.server.query(("EVAL", script, "1", key, field))
 }
 
 /// Maps that are not this crate's packs.
@@ -96,7 +96,7 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
     let plant_map = |map: String| -> Plant<'_> { Box::new(move |stage| plant(stage, key, &map)) };
     let run = |command, value| -> Plant<'_> {
         Box::new(move |stage| {
-            query::<Value>(stage, command, &[key, value]);
+            stage.server.query::<Value>((command, key, value));
         })
     };
     let texts = ["hello", "", "-7"].map(|text| run("SET", text));
@@ -108,13 +108,13 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
         .chain(others)
         .enumerate()
     {
-        query::<Value>(&stage, "DEL", &[key]);
+        stage.server.query::<Value>(("DEL", key));
         put(&stage);
         let (taken, case) = (|| [taken_of_all(&stage)], format!("case {case}"));
         assert_fails_alone(&stage, key, taken, take_one_each, &case).await;
     }
     // A foreign key need not expire.
-    query::<Value>(&stage, "DEL", &[key]);
+    stage.server.query::<Value>(("DEL", key));
 }
 
 #[tokio::test]
@@ -124,11 +124,9 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     let paid_us = stage.clock.now().get() + 2_000_000;
     // Alone, and with a fraction of a microsecond that another rate has left.
     let alone = paid_us.to_string();
-    let _: () = query(
-        &stage,
-        "SET",
-        &[&key("client-10", "alice"), &alone, "EX", "60"],
-    );
+    let _: () = stage
+        .server
+        .query(("SET", &key("client-10", "alice"), &alone, "EX", "60"));
     let pair = format!("{{[''] = {{'{}:1:3', {paid_us}}}}}", paid_us - 1);
     plant(&stage, &key("client-20", "alice"), &pair);
     for (position, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
@@ -172,7 +170,10 @@ async fn other_states_of_a_key_stay_until_they_have_long_expired() {
             ]
         );
         let text = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).two[1]";
-        assert_eq!(query::<String>(&stage, "EVAL", &[text, "1", &key]), "text");
+        assert_eq!(
+            stage.server.query::<String>(("EVAL", text, "1", &key)),
+            "text"
+        );
         assert_expires_with(&stage, &key, far);
     }
 }

@@ -165,11 +165,12 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let foreign = stage.key(RATES.0[0], "key-20");
-    let query = |command: redis::Cmd| stage.server.query::<redis::Value>(command);
     for (command, value) in [("SET", "hello"), ("SET", "\u{80}"), ("RPUSH", "hello")] {
-        query(redis::cmd("DEL").arg(&foreign).to_owned());
-        query(redis::cmd(command).arg(&foreign).arg(value).to_owned());
-        let before = query(redis::cmd("DUMP").arg(&foreign).to_owned());
+        stage.server.query::<i64>(("DEL", &foreign));
+        stage
+            .server
+            .query::<redis::Value>((command, &foreign, value));
+        let before: Vec<u8> = stage.server.query(("DUMP", &foreign));
         let answers = take_one_each(&stage, 40).await;
         for (position, answer) in answers.iter().enumerate() {
             match position {
@@ -177,11 +178,11 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
                 _ => assert!(answer.is_ok(), "{value}: {answer:?}"),
             }
         }
-        let after = query(redis::cmd("DUMP").arg(&foreign).to_owned());
+        let after: Vec<u8> = stage.server.query(("DUMP", &foreign));
         assert_eq!(before, after);
     }
     // A foreign key need not expire.
-    query(redis::cmd("DEL").arg(&foreign).to_owned());
+    stage.server.query::<i64>(("DEL", &foreign));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use tower_throttle::{Clock as _, DAY, HOUR, Limit, Micros, PolicyId, StoreErrorK
 
 use super::mixed::{foreign_maps, plant, state};
 use super::model::{Answered, answer, check, is_allowed};
-use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, query, taken_by};
+use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, taken_by};
 use super::{SLOW, Stage};
 
 /// For each client.
@@ -187,10 +187,10 @@ async fn a_state_is_stored_alone_again_once_the_others_have_long_expired() {
             let left = if position == 20 { 1 } else { 2 };
             assert_eq!(answer.as_ref().unwrap()[0].remaining(), left, "{position}");
         }
-        let paid_us: u64 = query(&stage, "GET", &[&key]);
+        let paid_us: u64 = stage.server.query(("GET", &key));
         assert_eq!(Some(paid_us), hourly_state(&stage, 2));
         assert_expires_with(&stage, &key, paid_us);
-        query::<Value>(&stage, "FLUSHALL", &[]);
+        stage.server.query::<Value>("FLUSHALL");
     }
 }
 
@@ -222,7 +222,10 @@ async fn other_states_stay_until_they_have_long_expired() {
         let expected = [Some(one), None, Some(long_ago + 1), hourly_state(&stage, 1)];
         assert_eq!(states, expected);
         let text = "return cmsgpack.unpack(redis.call('GET', KEYS[1])).two[1]";
-        assert_eq!(query::<String>(&stage, "EVAL", &[text, "1", &key]), "text");
+        assert_eq!(
+            stage.server.query::<String>(("EVAL", text, "1", &key)),
+            "text"
+        );
         assert_expires_with(&stage, &key, far);
     }
 }

@@ -46,25 +46,15 @@ pub(super) fn key(policy: &str, subject: &str) -> String {
     format!("throttle:gcra1:{{{subject}}}:{policy}")
 }
 
-pub(super) fn query<T: redis::FromRedisValue>(
-    stage: &Stage,
-    command: &str,
-    arguments: &[&str],
-) -> T {
-    stage
-        .server
-        .query(redis::cmd(command).arg(arguments).to_owned())
-}
-
 /// At the end of that instant's second, to the millisecond, as far as can be told: from the times
 /// before and after its expiry was read, however long that took.
 pub(super) fn assert_expires_with(stage: &Stage, key: &str, paid_us: u64) {
     let now_ms = || {
-        let (secs, us): (u64, u64) = query(stage, "TIME", &[]);
+        let (secs, us): (u64, u64) = stage.server.query("TIME");
         secs * 1_000 + us / 1_000
     };
     let before = now_ms();
-    let pttl: u64 = query(stage, "PTTL", &[key]);
+    let pttl: u64 = stage.server.query(("PTTL", key));
     let expires_ms = before + pttl - 1..=now_ms() + pttl + 1;
     let second_ends_ms = paid_us.div_ceil(1_000_000) * 1_000;
     assert!(
@@ -76,7 +66,7 @@ pub(super) fn assert_expires_with(stage: &Stage, key: &str, paid_us: u64) {
 /// How many were taken in total under this policy.
 pub(super) fn taken_by(stage: &Stage, policy: &str) -> u64 {
     let interval_us = DAY.as_micros() as u64 / 10_000;
-    let paid_us: Option<u64> = query(stage, "GET", &[&key(policy, "all")]);
+    let paid_us: Option<u64> = stage.server.query(("GET", &key(policy, "all")));
     paid_us.map_or(0, |paid_us| {
         (paid_us - stage.clock.now().get()) / interval_us
     })
@@ -107,7 +97,7 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     assert!(scripts <= 40, "{scripts} scripts");
     let is_ours = |key: &String| !key.contains("warm-up");
     for key in stage.server.keys().into_iter().filter(is_ours) {
-        let paid_us: u64 = query(&stage, "GET", &[&key]);
+        let paid_us: u64 = stage.server.query(("GET", &key));
         assert_expires_with(&stage, &key, paid_us);
     }
 }
@@ -180,7 +170,7 @@ pub(super) async fn assert_fails_alone<const N: usize>(
     take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
     known_by: &str,
 ) {
-    let before: Vec<u8> = query(stage, "DUMP", &[foreign]);
+    let before: Vec<u8> = stage.server.query(("DUMP", foreign));
     let (taken, scripts) = (taken_of_all(), stage.scripts());
     let answers = take_one_each(stage, 40).await;
     // The others share trips as usual, and wait for nobody who went alone for that long: eight
@@ -196,7 +186,7 @@ pub(super) async fn assert_fails_alone<const N: usize>(
         }
     }
     assert_eq!(taken_of_all(), taken.map(|taken| taken + allowed));
-    let after: Vec<u8> = query(stage, "DUMP", &[foreign]);
+    let after: Vec<u8> = stage.server.query(("DUMP", foreign));
     assert_eq!(before, after, "{known_by}");
 }
 
@@ -208,13 +198,13 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
     let paid = format!("{}.0", stage.clock.now().get() + 5);
     let texts = ["hello", "-7", "1.5", "nan", "0x7", "", &paid, "1e300"].map(|text| ("SET", text));
     for (command, value) in texts.into_iter().chain([("RPUSH", "hello")]) {
-        let _: i64 = query(&stage, "DEL", &[&foreign]);
-        let _: redis::Value = query(&stage, command, &[&foreign, value]);
+        let _: i64 = stage.server.query(("DEL", &foreign));
+        let _: redis::Value = stage.server.query((command, &foreign, value));
         let taken = || taken_of_all(&stage);
         assert_fails_alone(&stage, &foreign, taken, take_one_each, value).await;
     }
     // A foreign key need not expire.
-    let _: i64 = query(&stage, "DEL", &[&foreign]);
+    let _: i64 = stage.server.query(("DEL", &foreign));
 }
 
 /// They are asked once more, by another script, and enforced takes beside them are taken once.
@@ -224,7 +214,9 @@ async fn an_impossible_debt_in_shadow_is_foreign_and_takes_beside_it_happen_once
     stage.proxy.set(SLOW);
     let too_much = (1_u64 << 53).to_string();
     let shadow = key("shadow", "alice");
-    let _: () = query(&stage, "SET", &[&shadow, &too_much, "EX", "3600"]);
+    let _: () = stage
+        .server
+        .query(("SET", &shadow, &too_much, "EX", "3600"));
     let [all, shadow] = ["all", "shadow"].map(PolicyId::new);
     let takes = (0..40).map(|_| async {
         let checks = [
@@ -249,7 +241,7 @@ async fn a_number_with_leading_zeros_is_judged_and_takes_beside_it_happen_once()
         let before = taken_of_all(&stage)[0];
         let padded = format!("00{paid_us}");
         let client = key("client", "alice");
-        let _: () = query(&stage, "SET", &[&client, &padded, "EX", "3600"]);
+        let _: () = stage.server.query(("SET", &client, &padded, "EX", "3600"));
         let takes = (0..asked).map(|_| {
             take(
                 &stage,
@@ -269,11 +261,9 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     stage.proxy.set(SLOW);
     let paid_us = stage.clock.now().get() + HOUR.as_micros() as u64;
     let state = format!("{}:1:3", paid_us - 1);
-    let _: () = query(
-        &stage,
-        "SET",
-        &[&key("client-20", "alice"), &state, "EX", "3600"],
-    );
+    let _: () = stage
+        .server
+        .query(("SET", &key("client-20", "alice"), &state, "EX", "3600"));
     for (position, answer) in take_one_each(&stage, 40).await.into_iter().enumerate() {
         let left = if position == 20 { 1 } else { 2 };
         assert_eq!(answer.unwrap()[0].remaining(), left, "{position}");
@@ -300,10 +290,10 @@ async fn a_server_that_is_no_master_any_more_fails_them_and_counts_nothing() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     // A replica of a master that does not exist.
-    let _: () = query(&stage, "REPLICAOF", &["127.0.0.1", "1"]);
+    let _: () = stage.server.query(("REPLICAOF", "127.0.0.1", "1"));
     let answers = take_one_each(&stage, 40).await;
     assert_eq!(answers, vec![Err(StoreErrorKind::Busy); 40]);
-    let _: () = query(&stage, "REPLICAOF", &["NO", "ONE"]);
+    let _: () = stage.server.query(("REPLICAOF", "NO", "ONE"));
     assert_eq!(taken_of_all(&stage), [0; 2]);
 }
 

@@ -117,17 +117,15 @@ async fn a_value_that_is_not_ours_lets_all_through_and_is_left_as_it_is() {
     stage.proxy.set(SLOW);
     for limit in limits() {
         let key = stage.key(limit, "api");
-        let query = |command: redis::Cmd| stage.server.query::<redis::Value>(command);
-        query(redis::cmd("SET").arg(&key).arg("hello").to_owned());
+        stage.server.query::<()>(("SET", &key, "hello"));
         let asked = [("api", limit, None)];
         let takes = (0..20).map(|_| take(&stage, &asked, true));
         for answer in join_all(takes).await {
             let failure = answer.unwrap()[0].store_failure();
             assert_eq!(failure, Some(StoreErrorKind::ForeignValue), "{limit:?}");
         }
-        let left = query(redis::cmd("GET").arg(&key).to_owned());
-        assert_eq!(left, redis::Value::BulkString(b"hello".to_vec()));
-        query(redis::cmd("DEL").arg(&key).to_owned());
+        assert_eq!(stage.server.query::<String>(("GET", &key)), "hello");
+        stage.server.query::<()>(("DEL", &key));
     }
 }
 

@@ -248,9 +248,7 @@ async fn a_limiter_that_is_dropped_leaves_no_task_behind() {
 fn lapses(redis: &Server) -> Vec<u64> {
     let keys = redis.keys().into_iter();
     let of_key = |key: String| -> Vec<(String, u64)> {
-        let mut range = redis::cmd("ZRANGEBYSCORE");
-        range.arg(key).arg(1).arg("+inf").arg("WITHSCORES");
-        redis.query(range)
+        redis.query(("ZRANGEBYSCORE", key, 1, "+inf", "WITHSCORES"))
     };
     keys.flat_map(of_key).map(|(_, lapses)| lapses).collect()
 }
@@ -292,9 +290,7 @@ async fn a_key_that_was_overwritten_costs_only_its_own_leases() {
     let others = ["alice", "bob", "dave", "eve"];
     let hold = |user| places.limiter.hold(POLICY, user);
     let _others = join_all(others.map(hold)).await;
-    let mut overwrite = redis::cmd("SET");
-    overwrite.arg(key).arg("foreign").arg("PX").arg(600_000);
-    redis.query::<()>(overwrite);
+    redis.query::<()>(("SET", key, "foreign", "PX", 600_000));
     for _ in 0..6 {
         places.clock.advance(LIFE / 3);
         for user in others {

@@ -196,9 +196,7 @@ fn left_of(server: &Server, keys: &[String]) -> ([i64; 2], Vec<i64>) {
         for i, key in ipairs(KEYS) do told[i + 1] = redis.call('PTTL', key) end
         told[#told + 1] = now()
         return told";
-    let mut look = redis::cmd("EVAL");
-    look.arg(script).arg(keys.len()).arg(keys);
-    let told: Vec<i64> = server.query(look);
+    let told: Vec<i64> = server.query(("EVAL", script, keys.len(), keys));
     match &told[..] {
         [before, left @ .., after] => ([*before, *after], left.to_vec()),
         _ => panic!("two instants: {told:?}"),

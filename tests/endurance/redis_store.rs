@@ -22,7 +22,7 @@ fn used_memory(server: &Server) -> u64 {
 }
 
 fn held(server: &Server) -> u64 {
-    server.query(redis::cmd("DBSIZE"))
+    server.query("DBSIZE")
 }
 
 /// Each key is allowed once and denied once, which is remembered here until its second is over.

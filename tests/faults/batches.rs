@@ -36,7 +36,7 @@ async fn start(timeout: Duration) -> Counted {
     for decision in join_all(warm).await {
         assert_eq!(decision.unwrap().outcome(), Outcome::Allowed);
     }
-    counted.server.query::<()>(redis::cmd("FLUSHALL"));
+    counted.server.query::<()>("FLUSHALL");
     counted
 }
 

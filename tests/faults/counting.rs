@@ -55,9 +55,7 @@ impl Counted {
         if keys.is_empty() {
             return 0;
         }
-        let mut get = redis::cmd("MGET");
-        get.arg(keys);
-        let states: Vec<String> = self.server.query(get);
+        let states: Vec<String> = self.server.query(("MGET", keys));
         let counts = states.iter().filter_map(|state| state.rsplit(':').next());
         counts.map(|count| count.parse::<usize>().unwrap()).sum()
     }

@@ -21,18 +21,14 @@ const AGE: Duration = Duration::from_millis(600);
 
 /// From now on the server refuses, and new connections lead to its successor.
 fn demote(demoted: &Server, proxy: &Proxy, successor: &Server) {
-    let mut follow = redis::cmd("REPLICAOF");
-    follow.arg("127.0.0.1").arg(free_port());
-    demoted.query::<()>(follow);
+    demoted.query::<()>(("REPLICAOF", "127.0.0.1", free_port()));
     proxy.lead_to(successor.port());
 }
 
 async fn is_asked_once_more(name: &'static str, limit: Limit, refusal: &str) {
     let (demoted, successor) = (Server::start(), Server::start());
     let serve_stale_data = |value: &str| {
-        let mut config = redis::cmd("CONFIG");
-        config.arg("SET").arg("replica-serve-stale-data").arg(value);
-        demoted.query::<()>(config);
+        demoted.query::<()>(("CONFIG", "SET", "replica-serve-stale-data", value));
     };
     if refusal == "MASTERDOWN" {
         serve_stale_data("no");
@@ -49,10 +45,9 @@ async fn is_asked_once_more(name: &'static str, limit: Limit, refusal: &str) {
     tokio::time::advance(AGE).await;
     tokio::time::resume();
     demote(&demoted, &proxy, &successor);
-    let mut script = redis::cmd("EVAL");
-    script.arg("redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], '')");
-    script.arg(1).arg("any");
-    let refused = demoted.try_query::<()>(script).unwrap_err();
+    let script = "redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], '')";
+    let refused = demoted.try_query::<()>(("EVAL", script, 1, "any"));
+    let refused = refused.unwrap_err();
     // Before Redis 7.0 it is no code, but a part of the script's error text.
     let said = format!("{:?} {refused}", refused.code());
     assert!(said.contains(refusal), "{said}");

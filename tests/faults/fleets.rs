@@ -30,9 +30,7 @@ async fn a_cluster_that_hangs() {
     // They may have taken each other for dead, and are a cluster again a moment later.
     until("it is a cluster again", || {
         cluster.masters.iter().all(|master| {
-            let mut info = redis::cmd("CLUSTER");
-            info.arg("INFO");
-            let info = master.try_query::<String>(info);
+            let info = master.try_query::<String>(("CLUSTER", "INFO"));
             info.is_ok_and(|info| info.contains("cluster_state:ok"))
         })
     });
@@ -51,15 +49,9 @@ async fn a_cluster_that_hangs() {
 async fn a_cluster_that_is_down() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     let slots = |command: &str, slots: std::ops::Range<u16>| {
-        let mut slots_of = redis::cmd("CLUSTER");
-        slots_of.arg(command).arg(slots.collect::<Vec<_>>());
-        server.query::<()>(slots_of);
+        server.query::<()>(("CLUSTER", command, slots.collect::<Vec<_>>()));
     };
-    let info = || {
-        let mut info = redis::cmd("CLUSTER");
-        info.arg("INFO");
-        server.query::<String>(info)
-    };
+    let info = || server.query::<String>(("CLUSTER", "INFO"));
     slots("ADDSLOTS", 0..16_384);
     until("it is a cluster", || info().contains("cluster_state:ok"));
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());

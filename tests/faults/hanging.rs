@@ -6,9 +6,7 @@ use crate::stage::Stage;
 use crate::support::redis::Server;
 
 fn client(server: &Server, words: &[&str]) {
-    let mut command = redis::cmd("CLIENT");
-    command.arg(words);
-    server.query::<()>(command);
+    server.query::<()>(("CLIENT", words));
 }
 
 #[tokio::test]

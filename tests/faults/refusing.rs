@@ -13,9 +13,7 @@ use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::until;
 
 fn run(server: &Server, words: &[&str]) {
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
-    server.query::<()>(command);
+    server.query::<()>((words[0], &words[1..]));
 }
 
 fn set(server: &Server, name: &str, value: &str) {
@@ -24,9 +22,7 @@ fn set(server: &Server, name: &str, value: &str) {
 
 /// Options that not every server accepts.
 fn try_set(server: &Server, name: &str, value: &str) {
-    let mut config = redis::cmd("CONFIG");
-    config.arg("SET").arg(name).arg(value);
-    let _ = server.try_query::<()>(config);
+    let _ = server.try_query::<()>(("CONFIG", "SET", name, value));
 }
 
 /// On a connection that exists already, or that nobody waits for.

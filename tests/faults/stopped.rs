@@ -49,6 +49,6 @@ async fn a_server_that_is_emptied_fails_no_decision() {
     };
     let first = left().await;
     assert_eq!(left().await, first - 1);
-    stage.server.query::<()>(redis::cmd("FLUSHALL"));
+    stage.server.query::<()>("FLUSHALL");
     assert_eq!(left().await, first);
 }

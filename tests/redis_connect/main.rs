@@ -63,9 +63,7 @@ fn server_on_a_socket(options: &[&str]) -> (Server, String, TempDir) {
 
 /// Who is connected, a line for each.
 fn client_list(server: &Server) -> String {
-    let mut list = redis::cmd("CLIENT");
-    list.arg("LIST");
-    server.query(list)
+    server.query(("CLIENT", "LIST"))
 }
 
 /// The text of an error's source, as documented. None of the errors beneath it contains the secret

@@ -11,12 +11,12 @@ use crate::{GENEROUS, limiter};
 fn nameless() -> Option<Cluster> {
     let cluster = Cluster::start();
     let told = cluster.masters.iter().all(|master| {
-        let mut config = redis::cmd("CONFIG");
-        config.arg("SET");
-        config
-            .arg("cluster-preferred-endpoint-type")
-            .arg("hostname");
-        let told = master.try_query::<()>(config);
+        let told = master.try_query::<()>((
+            "CONFIG",
+            "SET",
+            "cluster-preferred-endpoint-type",
+            "hostname",
+        ));
         if let Err(error) = &told {
             let unknown = "Unsupported CONFIG parameter";
             assert!(error.to_string().contains(unknown), "{error}");

@@ -110,9 +110,7 @@ async fn a_prefix_that_the_user_may_not_use_is_a_missing_right() {
 #[tokio::test]
 async fn a_replica_is_recognized() {
     let server = Server::start();
-    let mut replicaof = redis::cmd("REPLICAOF");
-    replicaof.arg("127.0.0.1").arg(free_port());
-    server.query::<()>(replicaof);
+    server.query::<()>(("REPLICAOF", "127.0.0.1", free_port()));
     let error = server.builder().connect().await.unwrap_err();
     assert!(
         told(&error).contains("is a replica: name its master"),
@@ -154,9 +152,7 @@ async fn a_node_of_a_cluster_behind_a_single_servers_url_is_recognized() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     for slots in [0..0, 0..8_000, 8_000..16_384] {
         if !slots.is_empty() {
-            let mut add = redis::cmd("CLUSTER");
-            add.arg("ADDSLOTS").arg(slots.collect::<Vec<_>>());
-            server.query::<()>(add);
+            server.query::<()>(("CLUSTER", "ADDSLOTS", slots.collect::<Vec<_>>()));
         }
         let error = server.builder().connect().await.unwrap_err();
         assert!(
@@ -172,9 +168,7 @@ async fn a_node_of_a_cluster_behind_a_single_servers_url_is_recognized() {
 #[tokio::test]
 async fn a_cluster_that_does_not_serve_all_slots_is_reported_as_such() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
-    let mut add = redis::cmd("CLUSTER");
-    add.arg("ADDSLOTS").arg((0..16_000).collect::<Vec<_>>());
-    server.query::<()>(add);
+    server.query::<()>(("CLUSTER", "ADDSLOTS", (0..16_000).collect::<Vec<_>>()));
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
     let error = RedisStore::connect(&url).await.unwrap_err();
     let told = told(&error);

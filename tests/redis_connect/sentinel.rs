@@ -157,9 +157,7 @@ async fn lose_connection(limiter: &Limiter, server: &Server) {
         .find(|client| client.contains(" cmd=eval"))
         .unwrap();
     let id = ours.split(' ').find_map(|word| word.strip_prefix("id="));
-    let mut kill = redis::cmd("CLIENT");
-    kill.arg("KILL").arg("ID").arg(id);
-    server.query::<u8>(kill);
+    server.query::<u8>(("CLIENT", "KILL", "ID", id));
     let until_there = async {
         while take(limiter).await.store_failure().is_some() {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -121,9 +121,7 @@ async fn a_server_that_hangs_is_recognized() {
 #[tokio::test]
 async fn a_server_that_runs_no_script_is_recognized() {
     let server = Server::start();
-    let mut pause = redis::cmd("CLIENT");
-    pause.arg("PAUSE").arg(60_000).arg("WRITE");
-    server.query::<()>(pause);
+    server.query::<()>(("CLIENT", "PAUSE", 60_000, "WRITE"));
     let error = server.builder().connect().await.unwrap_err();
     let told = told(&error);
     assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{told}");

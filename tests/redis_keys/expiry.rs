@@ -15,9 +15,7 @@ use crate::support::redis::Server;
 use crate::{LIMITS, RATE, limiter, policies};
 
 fn pttl(server: &Server, key: &str) -> Duration {
-    let mut command = redis::cmd("PTTL");
-    command.arg(key);
-    let millis: i64 = server.query(command);
+    let millis: i64 = server.query(("PTTL", key));
     Duration::from_millis(millis.try_into().expect("the key has no TTL"))
 }
 
@@ -33,10 +31,8 @@ pub(crate) fn expires_ms(server: &Server) -> u64 {
 /// same twice.
 fn key_expires_ms(server: &Server, key: &str) -> u64 {
     let look = || {
-        let mut expiry = redis::cmd("EVAL");
         let script = "return {redis.call('PTTL', KEYS[1]), unpack(redis.call('TIME'))}";
-        expiry.arg(script).arg(1).arg(key);
-        let (pttl, secs, us): (u64, u64, u64) = server.query(expiry);
+        let (pttl, secs, us): (u64, u64, u64) = server.query(("EVAL", script, 1, key));
         secs * 1_000 + us / 1_000 + pttl
     };
     let mut told = look();

@@ -135,21 +135,15 @@ pub(crate) fn key_of(policy: &str, layout: &str) -> String {
 }
 
 pub(crate) fn plant(server: &Server, key: &str, command: &str, value: &[&str]) {
-    let mut plant = redis::cmd(command);
-    plant.arg(key).arg(value);
-    server.query::<redis::Value>(plant);
+    server.query::<redis::Value>((command, key, value));
 }
 
 pub(crate) fn dump(server: &Server, key: &str) -> Option<Vec<u8>> {
-    let mut dump = redis::cmd("DUMP");
-    dump.arg(key);
-    server.query(dump)
+    server.query(("DUMP", key))
 }
 
 pub(crate) fn delete(server: &Server, key: &str) {
-    let mut delete = redis::cmd("DEL");
-    delete.arg(key);
-    assert_eq!(server.query::<i64>(delete), 1);
+    assert_eq!(server.query::<i64>(("DEL", key)), 1);
 }
 
 /// All actions on a key, except forgetting it.
@@ -306,11 +300,7 @@ async fn sliding_log_totals_wrap_around() {
     let limiter = limiter(&server, [Policy::new("log", Limit::sliding_log(10, DAY))]).await;
     let _ = limiter.check_cost("log", "alice", 1).await.unwrap();
     let key = server.keys().remove(0);
-    let list = |from: i64, to: i64| {
-        let mut range = redis::cmd("LRANGE");
-        range.arg(&key).arg(from).arg(to);
-        server.query::<Vec<u64>>(range)
-    };
+    let list = |from: i64, to: i64| server.query::<Vec<u64>>(("LRANGE", &key, from, to));
     let [expires, _, at, _] = list(0, -1)[..] else {
         panic!("a log of one entry has four items");
     };

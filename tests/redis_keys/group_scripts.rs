@@ -170,11 +170,7 @@ async fn a_policy_that_is_not_asked_about_keeps_its_state_until_it_is_paid() {
     let policies = policies();
     for by in [By::Everything, By::Alone, By::Together] {
         let bench = Bench::redis().await;
-        let ask = |command: &str| {
-            let mut command = redis::cmd(command);
-            command.arg(group_key());
-            bench.server().query::<u64>(command)
-        };
+        let ask = |command: &str| bench.server().query::<u64>((command, group_key()));
         let (some, one) = (&policies[..3], &policies[1..2]);
         take(&bench, one, by, 1).await.unwrap();
         let of_one = ask("STRLEN");

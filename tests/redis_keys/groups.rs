@@ -210,11 +210,10 @@ async fn a_key_of_several_states_expires_with_the_last_of_them() {
         // What has long expired leaves the key.
         bench.advance(2 * DAY);
         ask(&bench, &[(&a, hour, take(1))]).await;
-        let mut size = redis::cmd("STRLEN");
-        size.arg(group_key());
-        let with_one: usize = bench.server().query(size.clone());
+        let size = || bench.server().query::<usize>(("STRLEN", group_key()));
+        let with_one = size();
         ask(&bench, &[(&b, minute, take(1))]).await;
-        assert!(bench.server().query::<usize>(size) > with_one);
+        assert!(size() > with_one);
     }
 }
 
@@ -274,9 +273,12 @@ async fn a_state_whose_key_has_lost_its_expiry_stays_when_another_comes_beside_i
         let first = PolicyId::new("api");
         let further = first.with_further_rate(Micros::from(MINUTE));
         ask(&bench, &[(&first, hour, Action::take(1))]).await;
-        let mut persist = redis::cmd("PERSIST");
-        persist.arg(bench.server().keys().remove(0));
-        assert_eq!(bench.server().query::<i64>(persist), 1);
+        assert_eq!(
+            bench
+                .server()
+                .query::<i64>(("PERSIST", bench.server().keys().remove(0))),
+            1
+        );
         ask(&bench, &[(&further, minute, Action::take(1))]).await;
         assert_eq!(left(&bench, &first, hour).await, 0, "{hour:?}");
         let ends = bench.clock.now().saturating_add(HOUR.into());
@@ -312,13 +314,11 @@ pub(crate) const FOREIGN_PACKS: [&str; 19] = [
 
 /// Writes this table as a pack.
 pub(crate) fn plant_pack(server: &Server, key: &str, table: &str) {
-    let mut plant = redis::cmd("EVAL");
     let script = format!(
         "return redis.call('SET', KEYS[1], cmsgpack.pack({table}), 'PX', {})",
         DAY.as_millis()
     );
-    plant.arg(script).arg(1).arg(key);
-    server.query::<()>(plant);
+    server.query::<()>(("EVAL", script, 1, key));
 }
 
 #[tokio::test]

@@ -49,7 +49,5 @@ async fn the_permits_of_a_lease_that_lapsed_go_with_it() {
 }
 
 fn members(bench: &Bench) -> u64 {
-    let mut members = redis::cmd("ZCARD");
-    members.arg(&bench.server().keys()[0]);
-    bench.server().query(members)
+    bench.server().query(("ZCARD", &bench.server().keys()[0]))
 }

@@ -122,9 +122,7 @@ fn over(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limite
 
 /// How many keys were written, counting each write.
 fn writes(server: &Server) -> u64 {
-    let mut info = redis::cmd("INFO");
-    info.arg("persistence");
-    let info: String = server.query(info);
+    let info = server.info("persistence");
     let changes = info
         .lines()
         .find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
@@ -187,9 +185,7 @@ async fn a_sliding_window_keeps_one_count_for_each_slice() {
         assert!(bench.act(limit, Action::spend(1)).await.is_allowed());
         bench.advance(Duration::from_millis(2));
     }
-    let mut read = redis::cmd("GET");
-    read.arg(bench.server().keys());
-    let state: String = bench.server().query(read);
+    let state: String = bench.server().query(("GET", bench.server().keys()));
     // When it expires, ten whole slices, and those at both ends.
     assert!(state.split(':').count() <= 1 + 2 * 12, "{state}");
 }
@@ -264,10 +260,8 @@ async fn every_question_asks_for_the_servers_clock() {
     let server = Server::start_with(&["--slowlog-log-slower-than", "0"]);
     let limiter = limiter(&server, policies()).await;
     let questions = || {
-        let mut slowest = redis::cmd("SLOWLOG");
-        slowest.arg("GET").arg(50);
         let entries: Vec<(u64, u64, u64, Vec<String>)> = server
-            .query::<Vec<Vec<redis::Value>>>(slowest)
+            .query::<Vec<Vec<redis::Value>>>(("SLOWLOG", "GET", 50))
             .into_iter()
             .map(|entry| {
                 let entry = redis::Value::Array(entry.into_iter().take(4).collect());

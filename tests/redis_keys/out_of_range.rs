@@ -119,7 +119,7 @@ const LONGEST_MS: i64 = (1 << 53) / 1_000;
 /// Unless it is gone.
 fn assert_expires(server: &Server, key: &str, case: &str) {
     const IS_GONE: i64 = -2;
-    let pttl: i64 = server.query(redis::cmd("PTTL").arg(key).to_owned());
+    let pttl: i64 = server.query(("PTTL", key));
     let expires = pttl == IS_GONE || (0..=LONGEST_MS).contains(&pttl);
     assert!(expires, "{case}: expires in {pttl} ms");
 }
@@ -142,10 +142,10 @@ async fn any_value_of_a_key_is_read_or_reported_as_foreign() {
         let algorithm = Algorithm::try_from(&limit).unwrap();
         let actions = prop::collection::vec(actions(), 3);
         for ((command, value), actions) in some((planted(layout), actions)) {
-            server.query::<i64>(redis::cmd("DEL").arg(&key).to_owned());
+            server.query::<i64>(("DEL", &key));
             let value: Vec<_> = value.iter().map(String::as_str).collect();
             plant(&server, &key, command, &value);
-            server.query::<i64>(redis::cmd("PEXPIRE").arg(&key).arg(60_000).to_owned());
+            server.query::<i64>(("PEXPIRE", &key, 60_000));
             for action in actions {
                 let case = format!("{name} {command} {value:?} {action:?}");
                 let failure = act(&store, &policy, &[(algorithm, action)]).await;
@@ -167,7 +167,7 @@ async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
     let penalty = Algorithm::try_from(&penalty).unwrap();
     for (command, value) in some(planted("penalty1")) {
         plant(&server, &key, command, &[&value[0]]);
-        server.query::<i64>(redis::cmd("PEXPIRE").arg(&key).arg(60_000).to_owned());
+        server.query::<i64>(("PEXPIRE", &key, 60_000));
         for cost in [0, 2, 2, 2] {
             let take = Action::take(cost);
             let failure = act(&store, &policy, &[(denied, take), (penalty, take)]).await;

@@ -164,9 +164,7 @@ async fn a_value_that_is_not_ours_in_shadow_keeps_no_other_cost_from_being_settl
         service.inside(1).await;
         let mut keys = server.keys().into_iter();
         let in_shadow = keys.find(|key| key.ends_with(":trial")).unwrap();
-        let mut overwrite = ::redis::cmd("SET");
-        overwrite.arg(in_shadow).arg("not ours").arg("EX").arg(600);
-        server.query::<()>(overwrite);
+        server.query::<()>(("SET", in_shadow, "not ours", "EX", 600));
         service.let_out(1);
         assert_eq!(asked.await.unwrap(), 200);
         let _ = eventually(&limiter, "rows", "alice", |looked| {

@@ -106,26 +106,19 @@ impl Cluster {
     /// Makes a cluster of these nodes.
     fn over(cluster: Self) -> Self {
         for (position, master) in cluster.masters.iter().enumerate() {
-            let mut slots = cluster_command("ADDSLOTS");
-            slots.arg(cluster.first_slots_of(position));
-            master.query::<()>(slots);
+            master.query::<()>(("CLUSTER", "ADDSLOTS", cluster.first_slots_of(position)));
         }
         for (position, node) in cluster.nodes().enumerate() {
-            let mut epoch = cluster_command("SET-CONFIG-EPOCH");
-            epoch.arg(position + 1);
-            node.query::<()>(epoch);
-            let mut meet = cluster_command("MEET");
-            meet.arg("127.0.0.1").arg(cluster.port(0));
-            meet.arg(bus_port(cluster.own_port(0)));
-            node.query::<()>(meet);
+            node.query::<()>(("CLUSTER", "SET-CONFIG-EPOCH", position + 1));
+            let (port, bus_port) = (cluster.port(0), bus_port(cluster.own_port(0)));
+            node.query::<()>(("CLUSTER", "MEET", "127.0.0.1", port, bus_port));
         }
         let known = format!("cluster_known_nodes:{}", cluster.nodes().count());
         cluster.wait_until_each_says(&[&known]);
         for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
-            let mut replicate = cluster_command("REPLICATE");
-            replicate.arg(id(master));
+            let replicate = ("CLUSTER", "REPLICATE", id(master));
             until("the replica knows its master", || {
-                replica.try_query::<()>(replicate.clone()).is_ok()
+                replica.try_query::<()>(&replicate).is_ok()
             });
             until("the replica follows", || {
                 replica
@@ -144,7 +137,7 @@ impl Cluster {
     fn wait_until_each_says(&self, lines: &[&str]) {
         for node in self.nodes() {
             until("the cluster is ready", || {
-                let info: String = node.query(cluster_command("INFO"));
+                let info: String = node.query(("CLUSTER", "INFO"));
                 lines.iter().all(|line| info.contains(line))
             });
         }
@@ -212,16 +205,13 @@ impl Cluster {
 
     /// Makes one master forget another one for a minute.
     pub fn forget(&self, forgotten: usize, by: usize) {
-        let mut forget = cluster_command("FORGET");
-        forget.arg(id(&self.masters[forgotten]));
-        self.masters[by].query::<()>(forget);
+        let forgotten = id(&self.masters[forgotten]);
+        self.masters[by].query::<()>(("CLUSTER", "FORGET", forgotten));
     }
 
     /// Begins to move a key's slot from one master to another.
     pub fn begin_to_move(&self, key: &str, from: usize, to: usize) -> u16 {
-        let mut keyslot = cluster_command("KEYSLOT");
-        keyslot.arg(key);
-        let slot: u16 = self.masters[from].query(keyslot);
+        let slot: u16 = self.masters[from].query(("CLUSTER", "KEYSLOT", key));
         self.open(&[slot.into()], from, to);
         slot
     }
@@ -238,10 +228,7 @@ impl Cluster {
     }
 
     pub fn move_key(&self, key: &str, from: usize, to: usize) {
-        let mut migrate = redis::cmd("MIGRATE");
-        migrate.arg("127.0.0.1").arg(self.port(to));
-        migrate.arg(key).arg(0).arg(5_000);
-        self.masters[from].query::<()>(migrate);
+        self.masters[from].query::<()>(("MIGRATE", "127.0.0.1", self.port(to), key, 0, 5_000));
     }
 
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
@@ -255,9 +242,8 @@ impl Cluster {
     fn set_slots(&self, position: usize, slots: &[usize], words: &[&str]) {
         let mut all = redis::pipe();
         for slot in slots {
-            let mut set_slot = cluster_command("SETSLOT");
-            set_slot.arg(*slot).arg(words);
-            all.add_command(set_slot).ignore();
+            let set_slot = all.cmd("CLUSTER").arg("SETSLOT");
+            set_slot.arg(*slot).arg(words).ignore();
         }
         let mut connection = self.masters[position].connection().unwrap();
         all.query::<()>(&mut connection).unwrap();
@@ -282,12 +268,6 @@ fn bus_port(port: u16) -> u32 {
     u32::from(port) + 10_000
 }
 
-fn cluster_command(name: &str) -> redis::Cmd {
-    let mut command = redis::cmd("CLUSTER");
-    command.arg(name);
-    command
-}
-
 fn id(server: &Server) -> String {
-    server.query(cluster_command("MYID"))
+    server.query(("CLUSTER", "MYID"))
 }

@@ -85,9 +85,7 @@ impl Server {
     /// One that accepts the command DEBUG, which newer servers do only if they are told to.
     pub fn with_debug() -> Self {
         let plain = Self::start();
-        let mut config = redis::cmd("CONFIG");
-        config.arg("GET").arg("enable-debug-command");
-        let options = plain.query::<Vec<String>>(config);
+        let options = plain.query::<Vec<String>>(("CONFIG", "GET", "enable-debug-command"));
         match options.is_empty() {
             true => plain,
             false => Self::start_with(&["--enable-debug-command", "yes"]),
@@ -145,9 +143,7 @@ impl Server {
     /// Whether it is this server that answers on its port. Another test's server may have taken the
     /// port first, and answers before this one has exited.
     fn is_this(&self) -> redis::RedisResult<bool> {
-        let mut config = redis::cmd("CONFIG");
-        config.arg("GET").arg("dir");
-        let (_, directory): (String, String) = self.try_query(config)?;
+        let (_, directory): (String, String) = self.try_query(("CONFIG", "GET", "dir"))?;
         Ok(Path::new(&directory).file_name() == self.directory.path().file_name())
     }
 
@@ -167,23 +163,21 @@ impl Server {
         self.builder().connect().await.unwrap()
     }
 
-    /// Asks the server directly.
-    pub fn query<T: redis::FromRedisValue>(&self, command: redis::Cmd) -> T {
-        self.try_query(command).unwrap()
+    /// Asks the server directly: a command, or one with its arguments.
+    pub fn query<T: redis::FromRedisValue>(&self, words: impl redis::ToRedisArgs) -> T {
+        self.try_query(words).unwrap()
     }
 
     /// Makes it refuse writes, by lowering its memory limit.
     pub fn set_full(&self, is_full: bool) {
-        let mut config = redis::cmd("CONFIG");
-        config.arg("SET").arg("maxmemory").arg(u8::from(is_full));
-        self.query::<()>(config);
+        self.query::<()>(("CONFIG", "SET", "maxmemory", u8::from(is_full)));
     }
 
     pub fn try_query<T: redis::FromRedisValue>(
         &self,
-        command: redis::Cmd,
+        words: impl redis::ToRedisArgs,
     ) -> redis::RedisResult<T> {
-        command.query(&mut self.connection()?)
+        redis::Cmd::new().arg(words).query(&mut self.connection()?)
     }
 
     /// A connection with all rights.
@@ -228,9 +222,7 @@ impl Server {
     }
 
     pub fn try_info(&self, part: &str) -> redis::RedisResult<String> {
-        let mut info = redis::cmd("INFO");
-        info.arg(part);
-        self.try_query(info)
+        self.try_query(("INFO", part))
     }
 
     /// How many connections it has had so far, including this one.
@@ -259,11 +251,7 @@ impl Server {
 
     /// The keys that would stay for ever.
     fn immortal_keys(&self) -> Vec<String> {
-        let expiry = |key: &String| {
-            let mut pttl = redis::cmd("PTTL");
-            pttl.arg(key);
-            self.query::<i64>(pttl)
-        };
+        let expiry = |key: &String| self.query::<i64>(("PTTL", key));
         // -1: no expiry; -2: gone in the meantime.
         self.keys()
             .into_iter()

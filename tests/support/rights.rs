@@ -15,18 +15,17 @@ pub fn documented_rights() -> Vec<&'static str> {
 
 /// Gives the user `limiter` exactly these rights. Returns the URL by which it logs in.
 pub fn user_with<'a>(server: &Server, rights: impl IntoIterator<Item = &'a str>) -> String {
-    let mut user = redis::cmd("ACL");
-    user.arg(&["SETUSER", "limiter", "reset", "on", ">secret"]);
-    for right in rights {
-        user.arg(right.replace("{prefix}", "throttle"));
-    }
-    server.query::<()>(user);
+    let rights = rights.into_iter();
+    let rights: Vec<_> = rights
+        .map(|right| right.replace("{prefix}", "throttle"))
+        .collect();
+    server.query::<()>((
+        "ACL", "SETUSER", "limiter", "reset", "on", ">secret", rights,
+    ));
     format!("redis://limiter:secret@127.0.0.1:{}", server.port())
 }
 
 /// Gives that user one more right, or takes one away.
 pub fn set_right(server: &Server, right: &str) {
-    let mut user = redis::cmd("ACL");
-    user.arg(&["SETUSER", "limiter", right]);
-    server.query::<()>(user);
+    server.query::<()>(("ACL", &["SETUSER", "limiter", right]));
 }

@@ -134,9 +134,7 @@ async fn a_configuration_that_becomes_wrong_is_reported() {
     ] {
         let server = Server::start();
         let user = |rules: &[&str]| {
-            let mut user = redis::cmd("ACL");
-            user.arg("SETUSER").arg("limiter").arg(rules);
-            server.query::<()>(user);
+            server.query::<()>(("ACL", "SETUSER", "limiter", rules));
         };
         user(&["on", ">open-sesame", "~*", "+@all"]);
         let url = format!("redis://limiter:open-sesame@127.0.0.1:{}", server.port());
@@ -146,9 +144,7 @@ async fn a_configuration_that_becomes_wrong_is_reported() {
         user(&["<open-sesame", ">open-sesame", change]);
         if change.starts_with('>') {
             user(&["<open-sesame"]);
-            let mut kill = redis::cmd("CLIENT");
-            kill.arg("KILL").arg("USER").arg("limiter");
-            server.query::<()>(kill);
+            server.query::<()>(("CLIENT", "KILL", "USER", "limiter"));
         }
         let ask_again = async || {
             check(&limiter, "api", 1).await;
