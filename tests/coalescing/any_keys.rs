@@ -11,7 +11,7 @@ use super::many_keys::{
     assert_denied_without_memory, assert_few_scripts_and_all_expire,
     assert_nothing_counted_without_a_master, assert_shared_to_the_last_permit, policies, take_each,
 };
-use super::model::{answer, check};
+use super::model::{answer, check, told_beside_a_foreign_key};
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 use crate::support::drawn::drawn;
 use crate::support::limits::in_time;
@@ -116,24 +116,12 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         let policies = policies(40);
         let foreign = stage.key(limit, &policies[20]);
         for (command, value) in [("SET", "hello"), ("SET", "7:x"), ("SADD", "hello")] {
-            let query = |command: &str, value: Option<&str>| {
-                stage
-                    .server
-                    .query::<redis::Value>((command, &foreign, value))
-            };
-            query("DEL", None);
-            query(command, Some(value));
-            let before = query("DUMP", None);
-            let answers = take_each(&stage, limit, &policies).await;
-            for (position, answer) in answers.iter().enumerate() {
-                match position {
-                    20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{value}"),
-                    _ => assert!(answer.is_ok(), "{limit:?}, {value}: {answer:?}"),
-                }
-            }
-            assert_eq!(query("DUMP", None), before, "{limit:?}, {value}");
+            stage.server.query::<()>((command, &foreign, value));
+            let answers = take_each(&stage, limit, &policies);
+            let case = format!("{limit:?}, {value}");
+            told_beside_a_foreign_key(&stage, &foreign, answers, &case).await;
             // A foreign key need not expire.
-            query("DEL", None);
+            stage.server.query::<()>(("DEL", &foreign));
         }
     }
 }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tower_throttle::{Clock as _, DAY, Decision, HOUR, Limit, SECOND, StoreErrorKind};
 
 use super::answers::{buckets, follow};
+use super::model::told_beside_a_foreign_key;
 use super::several::assert_expires_with;
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 use crate::support::drawn::drawn;
@@ -122,31 +123,13 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         "1e300",
         "99999999999999999999",
     ];
-    let plant = |command: &str, value: &str| {
+    let texts = values.map(|value| ("SET", value));
+    for (command, value) in texts.into_iter().chain([("RPUSH", "hello")]) {
         stage.server.query::<()>(("DEL", &foreign));
         stage.server.query::<()>((command, &foreign, value));
-    };
-    let check = |answers: Vec<Result<Decision, StoreErrorKind>>, what: &str| {
-        for (position, answer) in answers.iter().enumerate() {
-            match position {
-                20 => assert_eq!(*answer, Err(StoreErrorKind::ForeignValue), "{what}"),
-                _ => assert!(answer.is_ok(), "{what}: {answer:?}"),
-            }
-        }
-    };
-    for value in values {
-        plant("SET", value);
-        check(take_each(&stage, LIMIT, &policies).await, value);
-        assert_eq!(stage.server.query::<String>(("GET", &foreign)), value);
+        let answers = take_each(&stage, LIMIT, &policies);
+        told_beside_a_foreign_key(&stage, &foreign, answers, value).await;
     }
-    plant("RPUSH", "hello");
-    check(take_each(&stage, LIMIT, &policies).await, "a list");
-    assert_eq!(
-        stage
-            .server
-            .query::<Vec<String>>(("LRANGE", &foreign, 0, -1)),
-        ["hello"]
-    );
     // A foreign key need not expire.
     stage.server.query::<()>(("DEL", &foreign));
 }

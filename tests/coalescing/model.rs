@@ -145,6 +145,27 @@ pub(super) async fn told_without_memory(
     [denied, later].map(|answers| answers.into_iter().map(Result::unwrap).collect())
 }
 
+/// The answers to forty clients, one of whom asks about a key that holds something else: that one
+/// fails alone, and the key is left as it is. Returns the answers to the others. On failure, the
+/// message names what the key holds.
+pub(super) async fn told_beside_a_foreign_key<T>(
+    stage: &Stage,
+    foreign: &str,
+    answers: impl Future<Output = Vec<Result<T, StoreErrorKind>>>,
+    known_by: &str,
+) -> Vec<T> {
+    let held = || stage.server.query::<Vec<u8>>(("DUMP", foreign));
+    let before = held();
+    let mut answers = answers.await;
+    let failed = answers.remove(20).err();
+    assert_eq!(failed, Some(StoreErrorKind::ForeignValue), "{known_by}");
+    assert_eq!(held(), before, "{known_by}");
+    let others = answers.into_iter();
+    others
+        .map(|answer| answer.unwrap_or_else(|kind| panic!("{known_by}: {kind:?}")))
+        .collect()
+}
+
 /// Some of them, and whole runs of the same one.
 pub(super) fn in_runs(
     question: impl Strategy<Value = Question>,
