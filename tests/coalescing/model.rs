@@ -14,12 +14,14 @@ use crate::support::drawn::drawn;
 pub(super) type Answered = Result<Vec<Decision>, StoreErrorKind>;
 
 /// The key of a state.
+#[derive(Clone)]
 pub(super) struct Place {
     pub policy: PolicyId,
     pub subject: &'static str,
     pub limit: Limit,
 }
 
+#[derive(Clone)]
 pub(super) struct States {
     places: Vec<Place>,
     states: Vec<State>,
@@ -53,7 +55,7 @@ impl States {
         checks.collect()
     }
 
-    fn ask(&mut self, question: &Question, now: Micros) -> Vec<Decision> {
+    pub(super) fn ask(&mut self, question: &Question, now: Micros) -> Vec<Decision> {
         let Self { places, states } = self;
         let action = Action::spend(question.cost);
         let each = || question.states.iter();

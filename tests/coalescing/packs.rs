@@ -2,15 +2,12 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm, Ask, State, decide};
-use tower_throttle::{
-    Clock as _, Decision, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind,
-};
+use tower_throttle::{Clock as _, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind};
 
 use super::mixed::{plant, state};
 use super::model::{
-    Answered, answer, check, is_allowed, scripts_of_four_rounds, told_beside_a_foreign_key,
-    told_without_memory,
+    Answered, Place, Question, States, answer, is_allowed, scripts_of_four_rounds,
+    told_beside_a_foreign_key, told_without_memory,
 };
 use super::several::assert_expires_with;
 use super::{SLOW, Stage, assert_of_both_kinds};
@@ -25,19 +22,29 @@ const RATES: Rates = Rates([
     Limit::gcra(1, MINUTE).burst(5),
 ]);
 
-impl Rates {
-    fn algorithms(self) -> [Algorithm; 2] {
-        self.0.map(|limit| Algorithm::try_from(&limit).unwrap())
+/// Both rates' states, with nothing taken.
+fn states(policy: &str, Rates(limits): Rates) -> States {
+    let first = PolicyId::new(policy);
+    let further = first.with_further_rate(Micros::new(60_000_000));
+    let each = [first, further].into_iter().zip(limits);
+    let places = each.map(|(policy, limit)| Place {
+        policy,
+        subject: "alice",
+        limit,
+    });
+    States::new(places.collect())
+}
+
+fn of_both(cost: u32) -> Question {
+    Question {
+        states: vec![(0, false), (1, false)],
+        cost,
     }
 }
 
 async fn take(stage: &Stage, policy: &str, rates: Rates, cost: u32) -> Answered {
-    let first = PolicyId::new(policy);
-    let further = first.with_further_rate(Micros::new(60_000_000));
-    let Rates([one, other]) = rates;
-    let checks = [(&first, one), (&further, other)];
-    let checks = checks.map(|(policy, limit)| check(policy, "alice", limit, cost, false));
-    answer(stage, &checks).await
+    let states = states(policy, rates);
+    answer(stage, &states.checks(&of_both(cost))).await
 }
 
 /// The answers when they come together.
@@ -53,26 +60,6 @@ async fn take_one_each(stage: &Stage, keys: usize) -> Vec<Answered> {
         .map(|key| (format!("key-{key}"), RATES, 1))
         .collect();
     take_all(stage, &takes).await
-}
-
-/// One after the other, in Rust.
-fn ask(rates: Rates, states: &mut [State; 2], now: Micros, cost: u32) -> Vec<Decision> {
-    let (algorithms, action) = (rates.algorithms(), Action::spend(cost));
-    let readings: Vec<_> = algorithms
-        .iter()
-        .zip(&*states)
-        .map(|(algorithm, state)| algorithm.read(state, now, &action))
-        .collect();
-    if readings.iter().all(|reading| reading.fits) {
-        for ((algorithm, state), reading) in algorithms.iter().zip(states).zip(&readings) {
-            algorithm.commit(state, now, &action, *reading);
-        }
-    }
-    let [first, further] = &algorithms;
-    let mut further = Ask::enforced(further, &action);
-    further.is_further_rate = true;
-    let asks = [Ask::enforced(first, &action), further];
-    decide(asks.into_iter(), &readings).to_vec()
 }
 
 #[tokio::test]
@@ -106,18 +93,19 @@ async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
                 .partition(|(_, decisions)| is_allowed(decisions));
             let_in.sort_by_key(|(_, decisions)| decisions[1].reset_after());
             let now = stage.clock.now();
-            let mut states = vec![rates.algorithms().map(|algorithm| algorithm.untouched())];
+            let mut passed = vec![states(&name, rates)];
             asked += let_in.len() + refused.len();
             denied += refused.len();
             for (cost, decisions) in let_in {
-                let mut state = states[states.len() - 1].clone();
-                assert_eq!(&ask(rates, &mut state, now, cost), decisions, "{rates:?}");
-                states.push(state);
+                let mut states = passed[passed.len() - 1].clone();
+                let expected = states.ask(&of_both(cost), now);
+                assert_eq!(&expected, decisions, "{rates:?}");
+                passed.push(states);
             }
             for (cost, decisions) in refused {
-                let mut states = states.iter().cloned();
+                let mut passed = passed.iter().cloned();
                 let is_somewhere =
-                    states.any(|mut state| ask(rates, &mut state, now, cost) == *decisions);
+                    passed.any(|mut states| states.ask(&of_both(cost), now) == *decisions);
                 assert!(is_somewhere, "{rates:?} {cost}: {decisions:?}");
             }
         }
