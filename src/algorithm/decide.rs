@@ -4,7 +4,7 @@
 use super::{Action, Left, Patience, Reading, Take, Twin};
 #[cfg(feature = "memory")]
 use super::{commit, read};
-use crate::decision::{Decision, Origin, Outcome, Receipt};
+use crate::decision::{Decision, Origin, Outcome, Receipt, is_near_limit};
 use crate::time::Micros;
 
 /// Decides the only check of a question, and carries it out if it fits.
@@ -69,8 +69,7 @@ pub(super) fn decide<T: Twin>(
         decision.ban = reset_after;
     }
     if reading.fits {
-        // Relative to the capacity, not the limit: a small burst would always be near the limit.
-        decision.is_near_limit = u64::from(remaining) * 10 <= u64::from(twin.capacity());
+        decision.is_near_limit = is_near_limit(remaining, twin.capacity());
         if T::CAN_WAIT {
             decision.delay = reading.wait;
         }

@@ -243,6 +243,17 @@ impl Decision {
         self
     }
 
+    /// The same decision by a process that holds this many permits in advance, of a limit that never
+    /// gives more than `capacity` at once.
+    pub(crate) fn with_held(self, held: u32, capacity: u32) -> Self {
+        let remaining = self.remaining.saturating_add(held).min(capacity);
+        Self {
+            is_near_limit: self.is_near_limit && is_near_limit(remaining, capacity),
+            remaining,
+            ..self
+        }
+    }
+
     /// The same decision, combined with that of the penalty that follows it.
     pub(crate) fn under(mut self, penalty: &Self) -> Self {
         // A ban that is in force, or that this denial has caused.
@@ -297,4 +308,9 @@ impl Decision {
             Outcome::NotAsked | Outcome::FailedOpen(_) | Outcome::FailedClosed(_)
         )
     }
+}
+
+/// Relative to the capacity, not the limit: a small burst would always be near the limit.
+pub(crate) fn is_near_limit(remaining: u32, capacity: u32) -> bool {
+    u64::from(remaining) * 10 <= u64::from(capacity)
 }

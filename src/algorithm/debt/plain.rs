@@ -6,7 +6,7 @@ use super::super::{Action, Patience, PlainTake, Reading};
 #[cfg(feature = "memory")]
 use super::State;
 use super::{Debt, Span};
-use crate::decision::{Decision, Outcome, Receipt};
+use crate::decision::{Decision, Outcome, Receipt, is_near_limit};
 use crate::time::Micros;
 
 /// With more parts, a script's 53-bit numbers would have no room for several takes. For a capacity
@@ -95,7 +95,7 @@ impl Debt {
             (Outcome::Denied, reading.wait)
         };
         Decision {
-            is_near_limit: reading.fits && u64::from(remaining) * 10 <= u64::from(self.capacity),
+            is_near_limit: reading.fits && is_near_limit(remaining, self.capacity),
             remaining,
             retry_after: wait,
             reset_after: Micros::new(owed_us),

@@ -53,17 +53,13 @@ impl Batch {
     /// The decision on a request served from the batch, with this many permits still held.
     pub(super) fn decision(&self, algorithm: &Algorithm, held: u32, now: Micros) -> Decision {
         let elapsed = now.saturating_sub(self.sent);
-        let capacity = algorithm.capacity();
-        let remaining = self.decision.remaining.saturating_add(held).min(capacity);
         Decision {
-            is_near_limit: u64::from(remaining) * 10 <= u64::from(capacity),
-            remaining,
             reset_after: self.decision.reset_after.saturating_sub(elapsed),
             renews_after: self.decision.renews_after.saturating_sub(elapsed),
             // One receipt stands for the whole batch.
             receipt: Receipt::default(),
             is_from_batch: true,
-            ..self.decision
+            ..self.decision.with_held(held, algorithm.capacity())
         }
     }
 

@@ -193,17 +193,14 @@ fn leaves_what_is_held(check: &Check<'_>) -> bool {
     }
 }
 
-/// The same answer, with the permits held here added to what remains.
+/// The same answer, with the permits held here among what remains.
 fn with_held(answer: Answer, held: u32, check: &Check<'_>) -> Answer {
     if held == 0 {
         return answer;
     }
     let capacity = check.algorithm.capacity();
     let tell = move |decisions: Decisions| -> Decisions {
-        let tell = |decision: &Decision| Decision {
-            remaining: decision.remaining.saturating_add(held).min(capacity),
-            ..*decision
-        };
+        let tell = |decision: &Decision| decision.with_held(held, capacity);
         decisions.iter().map(tell).collect()
     };
     match answer {

@@ -251,6 +251,22 @@ async fn what_is_held_here_remains_after_a_question_that_it_is_too_little_for() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_held_here_keeps_the_limit_from_being_near() {
+    for (cost, left, is_near) in [(7_999, 1_001, false), (8_000, 1_000, true)] {
+        let fleet = Fleet::new();
+        let (process, _) = fleet.process();
+        let subject = windowed();
+        warm_up(&process, &subject, 1_000).await;
+        let decision = ask(&process, &subject, Action::take(cost)).await.unwrap();
+        assert!(decision.is_allowed() && !decision.is_from_batch());
+        assert_eq!(decision.remaining(), left);
+        assert_eq!(decision.is_near_limit, is_near, "{left} left");
+        let left_to_others = fleet.look(&subject).remaining();
+        assert!(left_to_others < 1_000, "{left_to_others}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_decision_from_a_batch_tells_that_the_limit_is_near() {
     let (process, _) = Fleet::new().process();
     let subject = Subject::under(Limit::fixed_window(1_000, MINUTE), Some(QuotaLease::new()));
