@@ -40,21 +40,24 @@ impl Local {
             return Decisions::default();
         }
         let is_refused = checks.iter().any(refuses);
-        let here = checks.iter().filter_map(|check| {
-            let action = match check.action {
-                // A refused request takes nothing.
-                Action::Take(_) if is_refused => Action::look(),
-                // These were done by `do_here` before the store was asked, or are for the store
-                // alone.
-                Action::Renew(_)
-                | Action::Release(_)
-                | Action::Reset
-                | Action::Refund { .. }
-                | Action::Cancel { .. }
-                | Action::Withdraw { .. } => Action::look(),
-                action => action,
-            };
-            scaled(check, action)
+        let here = checks.chunk_by(are_of_one_policy).flat_map(|policy| {
+            // A policy in shadow refuses nothing, but cannot judge beyond its share, either.
+            let takes_nothing = is_refused || policy.iter().any(is_beyond_share);
+            policy.iter().filter_map(move |check| {
+                let action = match check.action {
+                    Action::Take(_) if takes_nothing => Action::look(),
+                    // These were done by `do_here` before the store was asked, or are for the store
+                    // alone.
+                    Action::Renew(_)
+                    | Action::Release(_)
+                    | Action::Reset
+                    | Action::Refund { .. }
+                    | Action::Cancel { .. }
+                    | Action::Withdraw { .. } => Action::look(),
+                    action => action,
+                };
+                scaled(check, action)
+            })
         });
         let here: SmallVec<[Check<'_>; 4]> = here.collect();
         let store = self.0.get_or_init(MemoryStore::new);
@@ -113,6 +116,12 @@ fn scaled<'a>(check: &Check<'a>, action: Action) -> Option<Check<'a>> {
         action,
         ..*check
     })
+}
+
+/// Whether a check is about the same policy as the one before it: about a further rate, or its
+/// penalty.
+fn are_of_one_policy(_: &Check<'_>, next: &Check<'_>) -> bool {
+    next.policy.further_rate().is_some() || next.algorithm.is_penalty()
 }
 
 /// Whether the failure mode of this check alone refuses the request.

@@ -202,6 +202,33 @@ async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban() {
     assert_eq!(ask(&failover, &look).await[0].remaining(), 1, "of 2");
 }
 
+/// In shadow, too: it would ban nobody if it were enforced.
+#[tokio::test(start_paused = true)]
+async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban_in_shadow() {
+    let (store, failover, _) = failing();
+    let wide = Limit::fixed_window(20, MINUTE);
+    let penalty = Penalty::after(1, MINUTE, HOUR);
+    for (cost, expected) in [
+        (6, Outcome::FailedOpen(GONE)),
+        (5, Outcome::Allowed),
+        (6, Outcome::FailedOpen(GONE)),
+        (1, Outcome::Banned),
+    ] {
+        let guarded = Asked {
+            is_shadow: true,
+            ..check("api", wide, QUARTER).to(Action::take(cost))
+        };
+        let behind = guarded.penalty(&penalty).to(Action::take(1));
+        let decisions = ask(&failover, &[guarded, behind, check("other", wide, QUARTER)]).await;
+        let decision = decisions[0].under(&decisions[1]);
+        assert_eq!(decision.outcome(), expected, "{cost}");
+        assert_eq!(decisions[2].outcome(), Outcome::Allowed);
+    }
+    let look = [check("other", wide, QUARTER).to(Action::look())];
+    store.now(Way::FailsAtOnce(GONE));
+    assert_eq!(ask(&failover, &look).await[0].remaining(), 1, "of 5");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_subject_without_room_is_refused() {
     let clock = ManualClock::new();
