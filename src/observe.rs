@@ -18,7 +18,8 @@ use crate::mode::Mode;
 pub trait Observer: Send + Sync + 'static {
     /// A policy has decided about a request, or about a call of
     /// [`Limiter::check`](crate::Limiter::check) or a similar operation. Looking, charging and
-    /// giving back are no decisions.
+    /// giving back are no decisions. If the caller goes away before the answer, there may be none,
+    /// although the store has counted the request.
     fn on_decision(&self, event: &DecisionEvent<'_>) {
         let _ = event;
     }
