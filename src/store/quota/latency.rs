@@ -2,6 +2,10 @@
 
 use crate::time::Micros;
 
+/// Not the lease's horizon: where permits may be held for less time than a trip takes, each batch
+/// would be forgotten before the next one.
+const HALF_LIFE: Micros = Micros::new(100_000);
+
 #[derive(Clone, Copy, Default)]
 pub(super) struct Latency {
     longest: Micros,
@@ -9,15 +13,15 @@ pub(super) struct Latency {
 }
 
 impl Latency {
-    pub(super) fn note(&mut self, trip: Micros, now: Micros, half_life: Micros) {
-        let longest = trip.max(self.expected(now, half_life));
+    pub(super) fn note(&mut self, trip: Micros, now: Micros) {
+        let longest = trip.max(self.expected(now));
         *self = Self { longest, at: now };
     }
 
     /// The longest of them, halved after each half-life. So a single slow trip is not expected for
     /// ever, even if it keeps batches from being asked for.
-    pub(super) fn expected(&self, now: Micros, half_life: Micros) -> Micros {
-        let halvings = half_lives(self.at, now, half_life);
+    pub(super) fn expected(&self, now: Micros) -> Micros {
+        let halvings = half_lives(self.at, now, HALF_LIFE);
         Micros::new(self.longest.get().checked_shr(halvings).unwrap_or(0))
     }
 }
@@ -34,19 +38,18 @@ mod tests {
 
     #[test]
     fn the_longest_trip_is_expected_and_half_of_it_after_each_half_life() {
-        let half_life = Micros::new(100);
         let mut latency = Latency::default();
         for (at, trip, expected) in [
-            (1_000, 8, 8),
-            (1_050, 2, 8),
-            (1_150, 2, 4),
-            (1_199, 9, 9),
-            (1_499, 0, 1),
-            (9_999, 0, 0),
+            (1_000_000, 8, 8),
+            (1_050_000, 2, 8),
+            (1_150_000, 2, 4),
+            (1_199_000, 9, 9),
+            (1_499_000, 0, 1),
+            (9_999_000, 0, 0),
         ] {
             let now = Micros::new(at);
-            latency.note(Micros::new(trip), now, half_life);
-            let longest = latency.expected(now, half_life);
+            latency.note(Micros::new(trip), now);
+            let longest = latency.expected(now);
             assert_eq!(longest, Micros::new(expected), "at {at}");
         }
     }

@@ -143,7 +143,7 @@ impl Supply {
             lease: self.lease,
             expected: self.demand.in_a_period(),
             used: self.used.saturating_sub(back).saturating_sub(held),
-            trip: self.latency.expected(now, self.lease.horizon()),
+            trip: self.latency.expected(now),
             held,
             ceiling: self.ceiling.permits(now, self.lease.horizon()),
             cost,
@@ -179,7 +179,7 @@ impl Supply {
         self.used = algorithm.capacity().saturating_sub(decision.remaining);
         self.used_at = sent;
         let trip = now.saturating_sub(sent);
-        self.latency.note(trip, now, self.lease.horizon());
+        self.latency.note(trip, now);
         if decision.is_allowed() {
             // Early enough for the next batch to arrive before the permits of this one have come
             // back.

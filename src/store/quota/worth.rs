@@ -32,7 +32,8 @@ pub(super) struct Prospect<'a> {
 impl Prospect<'_> {
     /// How many permits to ask for, if a round trip for them pays.
     pub(super) fn permits(&self) -> Option<u32> {
-        let back = self.algorithm.permits_in(self.lease.horizon());
+        let horizon = self.lease.horizon();
+        let back = self.algorithm.permits_in(horizon);
         // As many as come back within the horizon, or the batch would not last. Permits already
         // used come back first, so they are subtracted.
         let lasting = back.saturating_sub(self.used);
@@ -47,12 +48,20 @@ impl Prospect<'_> {
             .min(self.ceiling);
         let permits = whole.checked_sub(self.held)?;
         let lasts = self.used.saturating_add(whole).saturating_sub(on_the_way);
-        // The batch is useful for this part of the horizon.
-        let useful = match back {
-            0 => self.expected.into(),
-            back => u64::from(self.expected) * u64::from(lasts.min(back)) / u64::from(back),
+        // The batch is useful until its permits have come back, or until they are too old.
+        let while_it_lasts = match back {
+            0 => self.expected,
+            back => part(self.expected, lasts.into(), back.into()),
         };
-        let saved = useful.min(permits.into()) / u64::from(self.cost.max(1));
-        (saved >= FEWEST_SAVED.into()).then_some(permits)
+        let held_for = self.lease.most_age().saturating_sub(self.trip);
+        let while_held = part(self.expected, held_for.get(), horizon.get());
+        let useful = while_it_lasts.min(while_held);
+        let saved = useful.min(permits) / self.cost.max(1);
+        (saved >= FEWEST_SAVED).then_some(permits)
     }
+}
+
+/// This part of the permits, at most all of them.
+fn part(permits: u32, numerator: u64, denominator: u64) -> u32 {
+    (u64::from(permits) * numerator.min(denominator) / denominator) as u32
 }

@@ -4,9 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::task::JoinSet;
 use tokio::time::advance;
 
-use super::fleet::{DEADLINE, Fleet, Subject, ask, settle};
+use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, settle};
 use super::{Leased, MILLISECOND, QuotaLease};
 use crate::algorithm::Action;
 use crate::error::{StoreError, StoreErrorKind};
@@ -91,4 +92,37 @@ async fn a_subject_that_was_denied_takes_batches_again_when_there_is_room() {
         let again = in_hand(1_000).await;
         assert!(again >= before / 2, "{cost} {trip}: {again} of {before}");
     }
+}
+
+/// Each would be given back unused, and its permits would be lost whenever others take some
+/// meanwhile. From time to time one finds out whether trips have become shorter.
+#[tokio::test(start_paused = true)]
+async fn where_a_trip_takes_longer_than_permits_may_be_held_hardly_any_are_taken_in_advance() {
+    let (process, way) = Fleet::new().process();
+    let lease = QuotaLease::new().max_age(10 * MILLISECOND);
+    let subject = Subject::under(Limit::gcra(10_000, SECOND), Some(lease));
+    let batches_in_a_second = async || {
+        let (mut all, mut in_hand) = (JoinSet::new(), 0);
+        for _ in 0..1_000 {
+            let asked = ask_at_once(&process, &subject, 5).await;
+            all.spawn(asked.join_all());
+            advance(MILLISECOND).await;
+        }
+        for decision in all.join_all().await.into_iter().flatten() {
+            in_hand += u32::from(decision.is_from_batch());
+        }
+        let asked = way.asked().into_iter();
+        let batches = asked.filter(|action| action.takes() > 1).count();
+        (batches, in_hand)
+    };
+    *way.there.lock().unwrap() = 7 * MILLISECOND;
+    *way.back.lock().unwrap() = 7 * MILLISECOND;
+    let (batches, in_hand) = batches_in_a_second().await;
+    assert_eq!(in_hand, 0);
+    assert!((1..=10).contains(&batches), "{batches}");
+    *way.there.lock().unwrap() = MILLISECOND;
+    *way.back.lock().unwrap() = MILLISECOND;
+    batches_in_a_second().await;
+    let (_, in_hand) = batches_in_a_second().await;
+    assert!(in_hand > 2_500, "{in_hand} of 5000");
 }
