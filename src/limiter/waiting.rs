@@ -152,14 +152,14 @@ impl Limiter {
         timeout: Duration,
     ) -> Result<Decision, CheckError> {
         let key = key.into();
-        let Waitable(policy) = self.waitable(policy)?;
+        let policy = self.waitable(policy)?;
         let ask = |timeout| {
             let wanted = Wanted {
                 cost,
                 patience: Patience::UntilPaid(Micros::from(timeout)),
                 until_there: false,
             };
-            self.reserve_with(Arc::clone(&policy), key.clone(), wanted)
+            self.reserve_with(self.in_force(&policy), key.clone(), wanted)
         };
         let start = Instant::now();
         let held = ask(timeout).await;
@@ -186,9 +186,8 @@ impl Limiter {
     /// request is denied without taking anything, and no penalty counts that: it is asked for
     /// again.
     ///
-    /// Uses the policy that now has this name, or the one found before if none has it now. If
-    /// nobody can wait for its permits any more, it denies what does not fit, and bans nobody for
-    /// it.
+    /// If nobody can wait for the permits of the [policy in force](Self::in_force) any more, it
+    /// denies what does not fit, and bans nobody for it.
     pub(crate) async fn reserve(
         &self,
         policy: &Waitable,
@@ -207,8 +206,7 @@ impl Limiter {
         cost: Option<u32>,
         longest: Micros,
     ) -> Reserving {
-        let now = self.named(policy.0.id.name());
-        let policy = now.unwrap_or_else(|_| Arc::clone(&policy.0));
+        let policy = self.in_force(policy);
         let cost = cost.unwrap_or_else(|| policy.default_cost());
         // A queue lets one out at a time however they wait, and would deny those that find it full.
         let patience = if policy.algorithm.queues() || cost > policy.capacity() {
@@ -222,6 +220,12 @@ impl Limiter {
             until_there: true,
         };
         self.reserve_with(policy, key, wanted)
+    }
+
+    /// The policy that now has this name, or the one found before if none has it now.
+    fn in_force(&self, policy: &Waitable) -> Arc<ReadyPolicy> {
+        let now = self.named(policy.0.id.name());
+        now.unwrap_or_else(|_| Arc::clone(&policy.0))
     }
 
     fn reserve_with(&self, policy: Arc<ReadyPolicy>, key: Key, wanted: Wanted) -> Reserving {

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     Answer, Check, CheckError, DAY, DecisionEvent, DecisionResult, FailureMode, HOUR, Key, Limit,
-    Limiter, MINUTE, MemoryStore, Mode, Outcome, Policy, RateLimitLayer, RedisStore, SECOND, Store,
-    StoreError, StoreErrorKind, per_hour, per_second,
+    Limiter, MINUTE, MemoryStore, Mode, Outcome, Policy, RateLimitLayer, RedisStore, Rules, SECOND,
+    Store, StoreError, StoreErrorKind, per_hour, per_second,
 };
 
 use crate::support::redis::Server;
@@ -428,6 +428,29 @@ async fn a_waiter_for_a_local_share_asks_anew_when_the_store_answers() {
     }
     // The store has given none yet when it answers.
     assert_eq!(told, [(true, ms(0)), (false, SECOND), (false, MINUTE)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_anew_is_by_the_policy_in_force() {
+    for (name, limit, in_force) in [
+        ("api", Limit::gcra(7, HOUR), 7),
+        // Nobody can wait for it, but it decides.
+        ("api", Limit::fixed_window(5, HOUR), 5),
+        // The policy that was asked for is gone: it is judged by that to the end.
+        ("other", Limit::gcra(7, HOUR), 1),
+    ] {
+        let limiter = one_a_minute_after_two_failures();
+        let _ = limiter.acquire("api", "us", 2).await.unwrap();
+        let replaced = async {
+            sleep(ms(500)).await;
+            let rules = Rules::new().policies([Policy::new(name, limit)]);
+            limiter.replace(rules).unwrap();
+        };
+        let (acquired, ()) = tokio::join!(limiter.acquire("api", "us", 1), replaced);
+        let acquired = acquired.unwrap();
+        assert!(acquired.is_allowed() && !acquired.is_local());
+        assert_eq!(acquired.limit(), in_force, "{name}: {limit:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
