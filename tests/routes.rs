@@ -406,6 +406,39 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
+    async fn an_empty_parameter_at_the_end_of_the_path_of_a_nested_service_is_no_way_around() {
+        fn nested_at(path: &str, judge: Judge) -> Router {
+            let inner = Router::new().fallback(async || "of a tenant");
+            Router::new().nest_service(path, from_fn_with_state(judge, ask).layer(inner))
+        }
+        let service: fn(Judge) -> Router = |judge| nested_at("/files/{tenant}", judge);
+        let fallback: fn(Judge) -> Router = |judge| {
+            let inner = Router::new().fallback(async || "of a tenant");
+            let inner = inner.layer(from_fn_with_state(judge, ask));
+            Router::new().nest("/files/{tenant}", inner)
+        };
+        for (nested, target) in [
+            (service, "/files//"),
+            (service, "/files///"),
+            (fallback, "/files///"),
+        ] {
+            for (pattern, expected) in [
+                ("/files/{tenant}", true),
+                ("/files/{tenant}/", true),
+                ("/files/ours", false),
+            ] {
+                let found = matches_inside(nested, pattern, target).await;
+                assert_eq!(found, expected, "{pattern} {target}");
+            }
+        }
+        let of_two = |judge| nested_at("/{tenant}/{user}", judge);
+        for target in ["/files//", "///", "////"] {
+            let found = matches_inside(of_two, "/{tenant}/{user}", target).await;
+            assert!(found, "{target}");
+        }
+    }
+
+    #[tokio::test]
     async fn a_path_without_a_route_in_a_nested_router_matches_by_its_whole_path() {
         for (pattern, expected) in [
             ("/api/{*rest}", true),

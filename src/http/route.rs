@@ -66,9 +66,14 @@ use crate::request::{RequestHead, RequestMatcher};
 ///
 /// To a service (`Router::nest_service`) and to a fallback, axum also shows `/a` for `/files//a`,
 /// and `/` for both `/files` and `/files/`. Patterns there are compared with `/files/a` as well, and
-/// for `/` with both of the others. A layer on the outer router does not know that there is a
-/// service, so `/files//a` is a way around its policies for `/files/a`: put these on the service, or
-/// use `/files/{*rest}`.
+/// for `/` with both of the others. Of a service at `/files/{tenant}`, the parameter may be empty
+/// although it is the last one: its pattern matches `/files//`. A layer on the outer router does not
+/// know that there is a service, so `/files//a` is a way around its policies for `/files/a`: put
+/// these on the service, or use `/files/{*rest}`.
+///
+/// If they are nested within others at paths with parameters, patterns of the full path may miss
+/// paths with several empty segments. Where that matters, refuse these in front of the router, or
+/// let the policy apply to all requests of the layer.
 ///
 /// Without the feature, and if something other than axum has shortened the path, only the path that
 /// the layer sees is compared.
@@ -217,14 +222,23 @@ impl Route {
     }
 
     /// A nested service answers to its own path with and without a slash at the end: it is shown
-    /// `/` for either.
+    /// `/` for either. The last parameters of its path may be empty.
     #[cfg(feature = "axum")]
     fn matches_path_of_service(&self, whole: &str) -> bool {
         let matches = |at: &str| self.matches_path(at) || self.matches_path(&format!("{at}/"));
         let at = whole.trim_end_matches('/');
-        matches(at) || at.contains("//") && matches(&at.replace("//", "/"))
+        // A pattern has no more parameters than slashes.
+        let slashes = (whole.len() - at.len()).min(1 + self.pattern.matches('/').count());
+        matches(at)
+            || at.contains("//") && matches(&at.replace("//", "/"))
+            || (1..slashes).any(|count| matches(&[at, &"/".repeat(count), EMPTY].concat()))
     }
 }
+
+/// Stands for an empty last parameter, which `matchit` does not match. Only a parameter matches it:
+/// no pattern contains it otherwise, as no path does.
+#[cfg(feature = "axum")]
+const EMPTY: &str = "?";
 
 /// An ordinary `CONNECT` has an authority, and no path that a pattern could match.
 fn is_like_get(method: &Method) -> bool {
