@@ -123,7 +123,9 @@ pub(crate) use under_way::{OnItsWay, UnderWay};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// Asks all checks of one request at once.
+    /// Asks all checks of one request at once. Called in the course of the request, on a thread of
+    /// its runtime: so it must not block. While the store is left alone, one question at a time
+    /// finds out whether it answers again; if that one blocked, no other would.
     ///
     /// Their keys are distinct, unless all of them renew leases. Actions that give something back
     /// never share a question with one that asks, so a denial never holds them up.

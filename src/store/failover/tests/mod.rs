@@ -1,3 +1,4 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,6 +27,7 @@ enum Way {
     Hangs,
     AnswersTooLittle,
     AnswersTooLittleAtOnce,
+    Panics,
 }
 
 /// Records what it is asked, and counts nothing.
@@ -77,10 +79,12 @@ impl Store for Scripted {
             .map(|check| Ask::enforced(&check.algorithm, &check.action));
         let decisions = crate::algorithm::decide(asked, &readings);
         let too_little = || Ok(decisions.iter().skip(1).copied().collect());
-        let answer = match *self.way.lock().unwrap() {
+        let way = *self.way.lock().unwrap();
+        let answer = match way {
             Way::WorksAtOnce => return Answer::Ready(Ok(decisions)),
             Way::FailsAtOnce(kind) => return Answer::Ready(Err(StoreError::new(kind))),
             Way::AnswersTooLittleAtOnce => return Answer::Ready(too_little()),
+            Way::Panics => panic!("in the store"),
             Way::Hangs => return Answer::Pending(Box::pin(std::future::pending())),
             Way::Works => Ok(decisions),
             Way::Fails(kind) => Err(StoreError::new(kind)),
@@ -156,6 +160,23 @@ async fn open(failover: &Failover) {
     while failover.breaker().state() == BreakerState::Closed {
         ask(failover, &one(FailureMode::Allow)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_panics_when_it_is_probed_is_probed_again() {
+    let (store, failover) = over(Way::Fails(GONE));
+    open(&failover).await;
+    tokio::time::sleep(SECOND).await;
+    store.now(Way::Panics);
+    let probe = || question(&failover, &one(FailureMode::Deny));
+    for _ in 0..3 {
+        let probed = catch_unwind(AssertUnwindSafe(probe));
+        assert!(probed.is_err(), "it was asked");
+    }
+    store.now(Way::Works);
+    let back = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&back), [Outcome::Allowed]);
+    assert_eq!(failover.breaker().state(), BreakerState::Closed);
 }
 
 #[tokio::test(start_paused = true)]
