@@ -93,7 +93,7 @@ impl Held {
         while self.does_store_answer_before(&mut there).await {
             let anew = ask_anew().await;
             // A full store answers looks but fails takes. The place in the share's queue is kept
-            // until the store gives another.
+            // until the store has decided.
             if anew.decision.store_failure().is_none() {
                 return Some(anew);
             }

@@ -17,7 +17,7 @@ use crate::error::CheckError;
 use crate::key::Key;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
-use crate::store::Store as _;
+use crate::store::{FailureMode, Store as _};
 use crate::time::Micros;
 
 /// A policy whose permits can be waited for.
@@ -31,6 +31,17 @@ struct Wanted {
     patience: Patience,
     /// Whether it is asked for until it is granted, so that no penalty counts its denials.
     until_there: bool,
+    of: Source,
+}
+
+/// Who may grant it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The store, or what the failure mode says.
+    Any,
+    /// The store alone, since the caller has a place in the local share. A second one there would
+    /// be given back at once, or stay taken if somebody came in between.
+    Store,
 }
 
 impl Limiter {
@@ -153,17 +164,18 @@ impl Limiter {
     ) -> Result<Decision, CheckError> {
         let key = key.into();
         let policy = self.waitable(policy)?;
-        let ask = |timeout| {
+        let ask = |timeout, of| {
             let wanted = Wanted {
                 cost,
                 patience: Patience::UntilPaid(Micros::from(timeout)),
                 until_there: false,
+                of,
             };
             self.reserve_with(self.in_force(&policy), key.clone(), wanted)
         };
         let start = Instant::now();
-        let held = ask(timeout).await;
-        let ask_anew = || ask(timeout.saturating_sub(start.elapsed()));
+        let held = ask(timeout, Source::Any).await;
+        let ask_anew = || ask(timeout.saturating_sub(start.elapsed()), Source::Store);
         let mut held = held.once_there(ask_anew).await;
         held.go_on();
         Ok(*held.decision())
@@ -195,8 +207,9 @@ impl Limiter {
         cost: Option<u32>,
         longest: Duration,
     ) -> Held {
-        let ask = || self.ask_for(policy, key.clone(), cost, longest.into());
-        ask().await.once_there(ask).await
+        let ask = |of| self.ask_for(policy, key.clone(), cost, longest.into(), of);
+        let held = ask(Source::Any).await;
+        held.once_there(|| ask(Source::Store)).await
     }
 
     fn ask_for(
@@ -205,6 +218,7 @@ impl Limiter {
         key: Key,
         cost: Option<u32>,
         longest: Micros,
+        of: Source,
     ) -> Reserving {
         let policy = self.in_force(policy);
         let cost = cost.unwrap_or_else(|| policy.default_cost());
@@ -218,6 +232,7 @@ impl Limiter {
             cost,
             patience,
             until_there: true,
+            of,
         };
         self.reserve_with(policy, key, wanted)
     }
@@ -268,6 +283,7 @@ impl Limiter {
             cost: policy.default_cost(),
             patience: Patience::None,
             until_there: false,
+            of: Source::Any,
         };
         let mut held = self.hold_of(policy, &key, wanted).await;
         held.go_on();
@@ -299,6 +315,11 @@ impl Limiter {
         let answer = {
             let mut checks = policy.own_checks(subject, action, mode);
             checks.rotate_right(ahead);
+            if wanted.of == Source::Store {
+                for check in &mut checks {
+                    check.on_store_failure = FailureMode::Deny;
+                }
+            }
             taken.add(&policy, checks.iter().skip(ahead).take(rates));
             self.0.store.ask(&checks)
         };
@@ -315,8 +336,11 @@ impl Limiter {
         let decision = by_mode(&policy, terms, &answers);
         let rates = answers.iter().take(rates);
         taken.answered(rates.map(|rate| (&decision, rate)));
-        // Last: if an observer panics, everything is given back.
-        self.report_if_taken(&policy, terms, &decision);
+        // A store that still gives none has decided nothing.
+        if wanted.of == Source::Any || decision.store_failure().is_none() {
+            // Last: if an observer panics, everything is given back.
+            self.report_if_taken(&policy, terms, &decision);
+        }
         Held::new(decision, taken)
     }
 }

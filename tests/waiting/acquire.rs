@@ -11,6 +11,7 @@ use http::{Request, Response};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, service_fn};
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
     Answer, Check, CheckError, DAY, DecisionEvent, DecisionResult, FailureMode, HOUR, Key, Limit,
     Limiter, MINUTE, MemoryStore, Mode, Outcome, Policy, RateLimitLayer, RedisStore, Rules, SECOND,
@@ -428,6 +429,37 @@ async fn a_waiter_for_a_local_share_asks_anew_when_the_store_answers() {
     }
     // The store has given none yet when it answers.
     assert_eq!(told, [(true, ms(0)), (false, SECOND), (false, MINUTE)]);
+}
+
+/// Has no room for new keys, and answers looks.
+struct Full;
+
+impl Store for Full {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        match checks.iter().all(|check| check.action == Action::look()) {
+            true => virtual_time::store().ask(checks),
+            false => Answer::Ready(Err(StoreError::new(StoreErrorKind::Full))),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_anew_takes_nothing_of_the_share_and_is_told_only_if_the_store_decides() {
+    let local = FailureMode::Local { share: 1.0 };
+    let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(local);
+    let told = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&told);
+    let on_decision = move |event: &DecisionEvent<'_>| {
+        assert!(event.decision.is_local());
+        count.fetch_add(1, Ordering::Relaxed);
+    };
+    let builder = Limiter::builder(Full).policy(policy);
+    let limiter = builder.on_decision(on_decision).build().unwrap();
+    // The third one waits for a minute.
+    for _ in 0..3 {
+        assert!(limiter.acquire("api", "us", 1).await.unwrap().is_allowed());
+    }
+    assert_eq!(told.load(Ordering::Relaxed), 3);
 }
 
 #[tokio::test(start_paused = true)]
