@@ -22,7 +22,7 @@ use crate::time::Micros;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlwaysAllow;
 
 impl Store for AlwaysAllow {
@@ -53,7 +53,7 @@ impl Store for AlwaysAllow {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlwaysDeny {
     retry_after: Micros,
 }

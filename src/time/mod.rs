@@ -128,7 +128,7 @@ pub trait Clock: Send + Sync + 'static {
 /// that was taken is paid back: who owes anything then owes the step besides, and may be denied until
 /// it is over. When it is set ahead what was used is forgotten sooner, and leases of
 /// [`concurrency`](crate::Limit::concurrency) lapse while their requests run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {

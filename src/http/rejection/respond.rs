@@ -77,7 +77,7 @@ impl OnRejection for Box<dyn OnRejection> {
 /// when waiting does not help. When the store gave no answer, the type is
 /// `...#temporary-reduced-capacity`. For a request that cannot be judged it is `about:blank`, and
 /// there is no `violated-policies`: the detail names the policy and what is wrong.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProblemJson;
 
 impl OnRejection for ProblemJson {
@@ -87,7 +87,7 @@ impl OnRejection for ProblemJson {
 }
 
 /// One sentence as `text/plain`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainText;
 
 impl OnRejection for PlainText {
