@@ -3,26 +3,38 @@
 use super::{RequestHead, RequestMatcher};
 use crate::error::ConfigError;
 
-/// Matches if any of them does.
+/// Matches if any of them does. An empty list is refused: it would be about no request, which
+/// [`NoRequest`](super::NoRequest) says.
 impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self.iter().any(|each| each.matches(request))
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        self.iter().try_for_each(M::validate)
+        validate(self)
     }
 }
 
-/// Any of them. Those of different kinds are put into boxes: `Vec<Box<dyn RequestMatcher>>`.
+/// Any of them, of which there has to be one. Those of different kinds are put into boxes: `Vec<Box<dyn RequestMatcher>>`.
 impl<M: RequestMatcher> RequestMatcher for Vec<M> {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self.iter().any(|each| each.matches(request))
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        self.iter().try_for_each(M::validate)
+        validate(self)
     }
+}
+
+fn validate<M: RequestMatcher>(each: &[M]) -> Result<(), ConfigError> {
+    if each.is_empty() {
+        return Err(ConfigError::malformed(
+            "requests",
+            "[]",
+            "an empty list is about no request: leave it out, or say `NoRequest`",
+        ));
+    }
+    each.iter().try_for_each(M::validate)
 }
 
 #[cfg(test)]
@@ -62,5 +74,16 @@ mod tests {
         let list: Vec<Box<dyn RequestMatcher>> = vec![Box::new(NoRequest), Box::new(Wrong)];
         assert!(list.validate().is_err());
         assert!([Wrong].validate().is_err());
+    }
+
+    /// A list that turned out empty would leave a policy without effect.
+    #[test]
+    fn an_empty_list_is_refused() {
+        let refusal = Vec::<NoRequest>::new().validate().unwrap_err();
+        assert_eq!(
+            refusal.to_string(),
+            "requests: got \"[]\": an empty list is about no request: leave it out, or say `NoRequest`"
+        );
+        assert!([NoRequest; 0].validate().is_err());
     }
 }
