@@ -190,7 +190,9 @@ impl Decision {
     }
 
     /// How long until the key is as if it had never been used, if nobody asks; except for the
-    /// denials that a [`Penalty`](crate::Penalty) remembers.
+    /// denials that a [`Penalty`](crate::Penalty) remembers. It may be less if this decision allows
+    /// what another policy denies, and the length of the window has just been changed: it is told
+    /// as if permits had been taken.
     pub fn reset_after(&self) -> Duration {
         self.reset_after.to_duration()
     }
