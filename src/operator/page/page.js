@@ -352,14 +352,12 @@ function drawTop({ top_denied: top }) {
   if (list.dataset.shown !== shown) {
     list.dataset.shown = shown;
     list.replaceChildren(...top.map(({ policy, subject, mode }) => {
-      const look = element("button", { type: "button", class: "plain", "aria-label": `Look at ${subject}` }, "Look");
-      look.addEventListener("click", () => lookAt(policy, subject));
       const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", {}, subject));
       // Who is hit by a policy in shadow mode has noticed nothing.
       if (mode === "shadow") who.append(" ", element("span", { class: "quiet small" }, "would be denied"));
       const line = element("li", {}, who, element("span", { class: "hot" }));
       // After a reload, nobody can be asked about a policy that is gone.
-      if (rows.has(policy)) line.append(look);
+      if (rows.has(policy)) line.append(lookButton(policy, subject));
       else who.append(" ", element("span", { class: "quiet small" }, "policy removed"));
       return line;
     }));
@@ -368,6 +366,12 @@ function drawTop({ top_denied: top }) {
     const least = short.format(denials - overestimate);
     setText(list.children[at].children[1], overestimate > 0 ? `≥ ${least}` : least);
   });
+}
+
+function lookButton(policy, subject) {
+  const look = element("button", { type: "button", class: "plain", "aria-label": `Look at ${subject}` }, "Look");
+  look.addEventListener("click", () => lookAt(policy, subject));
+  return look;
 }
 
 function lookAt(policy, subject) {
