@@ -1,4 +1,5 @@
-//! The circuit breaker in front of a server that hangs, is killed, or comes back.
+//! The circuit breaker in front of a server that hangs, is killed, or comes back. How long its pauses
+//! are is tested on virtual time, beside the breaker.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,7 @@ async fn a_hanging_server_costs_five_deadlines_then_none() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_has_seen_nothing_but_probes_and_is_found_soon() {
+async fn a_server_that_comes_back_has_seen_nothing_but_probes_and_is_found() {
     let server = Server::start();
     let notes = Notes::default();
     let limiter = limiter(server.store().await, &notes);
@@ -79,9 +80,7 @@ async fn a_server_that_comes_back_has_seen_nothing_but_probes_and_is_found_soon(
         .filter(|(_, failure)| failure.is_some());
     assert!(failed.count() <= asked_at_most, "{:?}", notes.states());
     server.signal("CONT");
-    let recovery = back(&limiter, "api").await;
-    // Pauses of 250 and 500 ms are over or running; anything above a second is due to the machine.
-    assert!(recovery < 3 * SECOND, "{recovery:?}");
+    back(&limiter, "api").await;
     let seen = server.calls("evalsha") + server.calls("eval");
     // The script is sent again, and the last questions are those that found the server.
     assert!(seen <= sent as u64 + 10, "{seen} of {sent}");
@@ -101,8 +100,7 @@ async fn a_killed_server_is_found_again_when_it_is_restarted() {
     server.kill();
     open(&limiter, "api").await;
     server.restart();
-    let recovery = back(&limiter, "api").await;
-    assert!(recovery < 4 * SECOND, "{recovery:?}");
+    back(&limiter, "api").await;
     assert_eq!(limiter.breaker(), BreakerState::Closed);
 }
 

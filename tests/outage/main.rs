@@ -11,8 +11,6 @@ mod standstill;
 mod support;
 mod undriven;
 
-use std::time::Duration;
-
 use support::until::{GENEROUS, until};
 use tower_throttle::{BreakerState, Limiter};
 
@@ -25,11 +23,11 @@ async fn open(limiter: &Limiter, policy: &str) {
     .await;
 }
 
-/// Asks until the store answers again. Returns how long that took.
-async fn back(limiter: &Limiter, policy: &str) -> Duration {
+/// Asks until the store answers again.
+async fn back(limiter: &Limiter, policy: &str) {
     until("the store is back", async || {
         let answer = limiter.peek(policy, "nobody").await.unwrap();
         answer.store_failure().is_none()
     })
-    .await
+    .await;
 }
