@@ -14,6 +14,7 @@ mod sentinel;
 mod several;
 #[path = "../support/mod.rs"]
 mod support;
+mod tcp;
 #[cfg(feature = "redis-tls")]
 mod tls;
 mod urls;
