@@ -28,7 +28,9 @@ fn sockets_to(port: u16) -> Vec<i32> {
         let file = file.ok()?;
         // It may have been closed meanwhile, by another test.
         let leads_to = fs::read_link(file.path()).ok()?;
-        let is_one = sockets.iter().any(|socket| leads_to.as_os_str() == &**socket);
+        let is_one = sockets
+            .iter()
+            .any(|socket| leads_to.as_os_str() == &**socket);
         is_one.then(|| file.file_name().to_str().unwrap().parse().unwrap())
     };
     files.filter_map(of_file).collect()
