@@ -33,13 +33,13 @@ impl<'a> ResponseHead<'a> {
     /// all its calls.
     ///
     /// ```
-    /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
+    /// use tower_throttle::{Header, Limit, MINUTE, Policy};
     ///
     /// const UNAUTHENTICATED: u32 = 16;
     ///
     /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
     ///     .by(Header::new("x-user"))
-    ///     .count_if(|response: &ResponseHead<'_>| response.grpc_status() == Some(UNAUTHENTICATED));
+    ///     .count_if(|response| response.grpc_status() == Some(UNAUTHENTICATED));
     /// ```
     pub fn grpc_status(&self) -> Option<u32> {
         let text = self.headers.get("grpc-status")?.to_str().ok()?;

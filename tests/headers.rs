@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::{
     Key, Limit, Limiter, MINUTE, OnRejection, PlainText, Policy, ProblemJson, QuotaHeaders,
-    RateLimitLayer, Rejection, RequestHead, ResponseHead, SECOND,
+    RateLimitLayer, Rejection, RequestHead, SECOND,
 };
 
 #[path = "support/http_store.rs"]
@@ -119,7 +119,7 @@ async fn headers_of_one_value_show_the_fewest_permits_whatever_share_of_a_window
 #[tokio::test]
 async fn headers_do_not_include_what_their_response_gives_back() {
     let login = Policy::new("login", Limit::sliding_log(1, 15 * MINUTE))
-        .count_if(|response: &ResponseHead<'_>| response.status == 401);
+        .count_if(|response| response.status == 401);
     let limiter = Limiter::new(TestStore::new(Trip::None), [login]).expect("a sound policy");
     let url = serve(hello().layer(RateLimitLayer::new(limiter).headers(ALL))).await;
     for _ in 0..3 {

@@ -11,7 +11,6 @@ use crate::limiter::Limiter;
 use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::{CostExtractor, NoRequest};
-use crate::response::ResponseHead;
 use crate::store::{AlwaysAllow, FailureMode};
 
 pub(super) const FIELDS: Known = &[
@@ -64,7 +63,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         policy = cost(policy, &field)?;
     }
     if let Some(counted) = Counted::read(fields)? {
-        policy = policy.count_if(move |response: &ResponseHead<'_>| counted.has(response));
+        policy = policy.count_if(move |response| counted.has(response));
     }
     if let Some(field) = fields.get("mode") {
         let modes = Mode::ALL.iter().map(|mode| (mode.as_str(), *mode));

@@ -255,11 +255,11 @@ impl Policy {
     /// `count_if` and `settle` replace each other; the last one called holds.
     ///
     /// ```
-    /// use tower_throttle::{Header, Limit, MINUTE, Policy, ResponseHead};
+    /// use tower_throttle::{Header, Limit, MINUTE, Policy};
     ///
     /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
     ///     .by(Header::new("x-user"))
-    ///     .count_if(|response: &ResponseHead<'_>| response.status == 401);
+    ///     .count_if(|response| response.status == 401);
     /// ```
     #[must_use]
     pub fn count_if<F>(mut self, counts: F) -> Self
@@ -306,7 +306,7 @@ impl Policy {
     /// Not for [`concurrency`](Limit::concurrency), whose permits come back when a request ends.
     ///
     /// ```
-    /// use tower_throttle::{Header, Limit, Policy, ResponseHead, per_minute};
+    /// use tower_throttle::{Header, Limit, Policy, per_minute};
     ///
     /// /// What a handler leaves in the response's extensions.
     /// #[derive(Clone)]
@@ -315,9 +315,7 @@ impl Policy {
     /// let rows = Policy::new("rows", Limit::token_bucket(10_000, per_minute(10_000)))
     ///     .by(Header::new("x-user"))
     ///     .cost(500)
-    ///     .settle(|response: &ResponseHead<'_>| {
-    ///         response.extensions.get().map_or(500, |RowsRead(rows)| *rows)
-    ///     });
+    ///     .settle(|response| response.extensions.get().map_or(500, |RowsRead(rows)| *rows));
     /// ```
     #[must_use]
     pub fn settle<F>(mut self, cost: F) -> Self
