@@ -352,7 +352,9 @@ fn rates_that_make_no_sense_are_refused_in_their_line() {
         (
             "gcra",
             "limit = []",
-            "line 7: policy \"client\": limit: the list is empty, so it has no rate".to_owned(),
+            "line 7: policy \"client\": limit: the list is empty, so it has no rate; write at least \
+             one, such as \"100/min\""
+                .to_owned(),
         ),
         (
             "gcra",
