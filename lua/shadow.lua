@@ -21,13 +21,14 @@ local function is_shadow(i)
   return judges[ARGV[at(i)]] == nil
 end
 
--- By the words of servers within a script. Up to Redis 7.0 they differ from later ones.
+-- By the words of servers within a script. Up to Redis 7.0 they differ from later ones, which name the
+-- user who lacks a right: a code may be part of that name.
 local failures = {
   { "foreign value", 2 },
-  { "WRONGTYPE", 2 },
-  { "OOM", 4 },
   { "The user executing the script", 5 },
   { "no permissions to run", 5 },
+  { "WRONGTYPE", 2 },
+  { "OOM", 4 },
 }
 local function failure_of(problem)
   local text = tostring(type(problem) == "table" and problem.err or problem)

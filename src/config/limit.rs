@@ -158,7 +158,10 @@ fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration
         Ok((permits, period))
     };
     match limit.items() {
-        Some(_) => limit.one_or_more(one, "it has no rate; write at least one, such as \"100/min\""),
+        Some(_) => limit.one_or_more(
+            one,
+            "it has no rate; write at least one, such as \"100/min\"",
+        ),
         None => Ok(vec![self::rate(limit)?]),
     }
 }

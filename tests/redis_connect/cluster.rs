@@ -13,7 +13,7 @@ use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
-use crate::support::rights::{documented_rights, set_right, user_with};
+use crate::support::rights::{USER, documented_rights, set_right, user_with};
 use crate::support::sentinel::until;
 use crate::{GENEROUS, assert_counts, limiter, told};
 
@@ -79,7 +79,7 @@ async fn connect_with_rights(cluster: &Cluster, denied: &str) -> Result<RedisSto
         user_with(node, rights);
     }
     let port = cluster.masters[0].port();
-    RedisStore::connect(&format!("redis-cluster://limiter:secret@127.0.0.1:{port}")).await
+    RedisStore::connect(&format!("redis-cluster://{USER}:secret@127.0.0.1:{port}")).await
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use tower_throttle::{RedisStore, StoreErrorKind};
 
 use crate::support::redis::Server;
-use crate::support::rights::{documented_rights, set_right, user_with};
+use crate::support::rights::{USER, documented_rights, set_right, user_with};
 use crate::{assert_counts, client_list, server_on_a_socket, told};
 
 #[tokio::test]
@@ -53,9 +53,9 @@ async fn a_user_without_a_password_is_logged_in_as() {
     user_with(&server, documented_rights());
     let port = server.port();
     let urls = [
-        format!("redis://limiter@127.0.0.1:{port}"),
-        format!("redis://limiter:@127.0.0.1:{port}?protocol=3"),
-        format!("redis+unix://{path}?user=limiter"),
+        format!("redis://{USER}@127.0.0.1:{port}"),
+        format!("redis://{USER}:@127.0.0.1:{port}?protocol=3"),
+        format!("redis+unix://{path}?user={USER}"),
     ];
     for url in &urls {
         let refused = RedisStore::connect(url).await.unwrap_err();
@@ -67,7 +67,7 @@ async fn a_user_without_a_password_is_logged_in_as() {
     for url in &urls {
         stores.push(RedisStore::connect(url).await.unwrap());
         let clients = client_list(&server);
-        let ours = clients.matches(" user=limiter ").count();
+        let ours = clients.matches(&format!(" user={USER} ")).count();
         assert!(ours >= stores.len(), "{url}: {clients}");
     }
 }

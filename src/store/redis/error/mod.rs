@@ -212,12 +212,13 @@ fn says(error: &RedisError, text: &str) -> bool {
     }
 }
 
-/// Since Redis 7.2, and in Valkey, the error of a script that lacks a right names the user, without
-/// a code in front.
+/// Since Redis 7.2, and in Valkey, a missing right is reported with the user's name: of a command in a
+/// script, and where a database may not be selected, with no code in front of it.
 fn without_user(detail: &str) -> &str {
-    match detail.split_once("ACL failure in script: User ") {
-        Some((_, named)) => named.split_once(' ').map_or("", |(_, rest)| rest),
-        None => detail,
+    let named = detail.split_once("User ");
+    match named.and_then(|(_, named)| named.split_once(' ')) {
+        Some((_, said)) if said.starts_with("has no permissions") => said,
+        _ => detail,
     }
 }
 
@@ -268,8 +269,8 @@ mod tests {
     #[test]
     fn an_error_code_is_not_looked_for_in_a_users_name() {
         for user in ["ZOOM", "READONLY", "BUSY"] {
-            // Of a command, and of a command within a script.
-            for about in ["NOPERM", "ERR ACL failure in script:"] {
+            // Of a command, of one in a script, and of the database as the client hands it on.
+            for about in ["NOPERM", "ERR ACL failure in script:", "ERR"] {
                 let line =
                     format!("{about} User {user} has no permissions to run the 'get' command");
                 let error = answered(&line);
