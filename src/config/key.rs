@@ -78,3 +78,14 @@ fn one(field: &Field<'_>, proxies: &Proxies) -> Result<Box<dyn KeyExtractor>, Fi
     key.validate().map_err(|error| field.refuse(error))?;
     Ok(key)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_nothing_of_the_user() {
+        let shown = format!("{:?}", UserId::new("alice@example.org"));
+        assert_eq!(shown, "UserId(..)");
+    }
+}
