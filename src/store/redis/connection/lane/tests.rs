@@ -207,7 +207,7 @@ async fn callers_who_go_away_do_not_make_an_idle_node_silent() {
 }
 
 /// All of them go before it can answer, and for longer than it would be waited for.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_before() {
     let (_goes_on, lane) = answering_after(LONGEST_SILENCE / 10).await;
     let held = answered(&lane).await;
