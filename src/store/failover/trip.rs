@@ -1,12 +1,14 @@
 //! A question in flight, until it is answered or its deadline passes.
 
-use std::future::Future;
+use std::future::{Future, pending};
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use pin_project_lite::pin_project;
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::breaker::Ticket;
@@ -31,6 +33,30 @@ pin_project! {
         pub(super) asked: Option<Instant>,
         #[pin]
         pub(super) deadline: Option<Deadline>,
+    }
+
+    impl PinnedDrop for Trip {
+        /// A probe goes on without its caller. If it ended with them, callers that go away could
+        /// keep the breaker open.
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            // A question that was not polled was not asked.
+            if this.asked.is_some()
+                && let Some(ticket) = this.ticket.handed_on()
+                && let Ok(runtime) = Handle::try_current()
+            {
+                let probe = Trip {
+                    answer: mem::replace(this.answer, Box::pin(pending())),
+                    checks: mem::take(this.checks),
+                    fallback: this.fallback.clone(),
+                    ticket,
+                    timeout: *this.timeout,
+                    asked: *this.asked,
+                    deadline: None,
+                };
+                runtime.spawn(probe);
+            }
+        }
     }
 }
 

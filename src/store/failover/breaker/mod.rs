@@ -157,6 +157,7 @@ impl Breaker {
             breaker: this.hold(),
             pass,
             is_open: true,
+            is_handed_on: false,
         }
     }
 
@@ -232,15 +233,29 @@ impl Breaker {
     }
 }
 
-/// A question in flight. If a probe is dropped without an answer, the next question probes.
+/// A question in flight. If a probe is given up without an answer, the next question probes.
 pub(super) struct Ticket {
     breaker: SpreadRef<Breaker>,
     pass: Pass,
     /// Whether the answer is still to come.
     is_open: bool,
+    /// Whether it was handed on.
+    is_handed_on: bool,
 }
 
 impl Ticket {
+    /// The ticket for whoever waits for the answer of a probe that its caller left; `None` unless
+    /// it is one. It is handed on once: then nobody is left but a task, which ends with its runtime.
+    pub(super) fn handed_on(&mut self) -> Option<Self> {
+        let is_left = self.is_open && self.pass.is_probe() && !self.is_handed_on;
+        is_left.then(|| Self {
+            breaker: self.breaker.clone(),
+            pass: self.pass,
+            is_open: std::mem::replace(&mut self.is_open, false),
+            is_handed_on: true,
+        })
+    }
+
     /// The round trip ended without decisions.
     pub(super) fn failed(&mut self, asked: Instant, error: &StoreError) {
         // First, since observers may panic when told of the failure.

@@ -260,25 +260,56 @@ async fn a_memory_of_too_few_checks_decides_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_is_dropped_on_its_way_or_before_lets_the_next_question_probe() {
+async fn a_probe_that_is_dropped_before_it_is_sent_lets_the_next_question_probe() {
     let (store, failover) = over(Way::Fails(GONE));
     open(&failover).await;
     tokio::time::sleep(SECOND).await;
+    store.now(Way::Works);
+    let probe = question(&failover, &one(FailureMode::Deny));
+    assert_eq!(failover.breaker().state(), BreakerState::HalfOpen);
+    drop(probe);
+    assert_eq!(failover.breaker().state(), BreakerState::Open);
+    let back = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&back), [Outcome::Allowed]);
+}
+
+/// A probe of a store that hangs, asked a second after the breaker has opened.
+async fn hanging_probe(store: &Scripted, failover: &Failover) -> PendingAnswer {
+    open(failover).await;
+    tokio::time::sleep(SECOND).await;
     store.now(Way::Hangs);
-    for is_sent in [false, true] {
-        let Answer::Pending(mut probe) = question(&failover, &one(FailureMode::Deny)) else {
-            panic!("a probe takes a trip");
-        };
-        assert_eq!(failover.breaker().state(), BreakerState::HalfOpen);
-        if is_sent {
-            assert!(futures_util::poll!(probe.as_mut()).is_pending());
+    let Answer::Pending(mut probe) = question(failover, &one(FailureMode::Deny)) else {
+        panic!("a probe takes a trip");
+    };
+    assert!(futures_util::poll!(probe.as_mut()).is_pending());
+    probe
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_dropped_on_its_way_goes_on_to_its_deadline() {
+    let (store, failover) = over(Way::Fails(GONE));
+    drop(hanging_probe(&store, &failover).await);
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    assert_eq!(failover.breaker().state(), BreakerState::HalfOpen);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(failover.breaker().state(), BreakerState::Open);
+}
+
+#[test]
+fn a_probe_that_cannot_go_on_without_its_runtime_lets_the_next_question_probe() {
+    for is_dropped_before in [true, false] {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+        let (store, failover) = over(Way::Fails(GONE));
+        let mut probe = Some(runtime.block_on(hanging_probe(&store, &failover)));
+        if is_dropped_before {
+            let _inside = runtime.enter();
+            probe = None;
         }
+        drop(runtime);
         drop(probe);
         assert_eq!(failover.breaker().state(), BreakerState::Open);
     }
-    store.now(Way::Works);
-    let back = ask(&failover, &one(FailureMode::Deny)).await;
-    assert_eq!(outcomes(&back), [Outcome::Allowed]);
 }
 
 /// As with a caller that stopped waiting but keeps the future.
