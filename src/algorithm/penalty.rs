@@ -23,11 +23,20 @@ use crate::time::Micros;
 /// leases lapse, if that is longer: one from [memory](crate::DenyCache) tells the ban alone.
 ///
 /// ```
-/// use tower_throttle::{HOUR, Limit, MINUTE, Penalty, Policy};
+/// use tower_throttle::{HOUR, Header, Limit, MINUTE, PeerAddr, Penalty, Policy};
 ///
 /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
+///     .by((Header::new("x-user"), PeerAddr))
 ///     .penalty(Penalty::after(10, 15 * MINUTE, HOUR).doubling_up_to(24 * HOUR));
 /// ```
+///
+/// # Who can be banned
+///
+/// Whoever the policy's key stands for, by anybody who can send requests with that key. By a name
+/// that clients write themselves, as at a login, anybody could have anybody banned: let the
+/// client's address be a part of the key, as above. Clients that share a key share the ban, such as
+/// those behind one address or in one IPv6 /64, and all requests without a key
+/// ([`OnMissingKey::Shared`](crate::OnMissingKey::Shared)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Penalty {
     denials: u32,

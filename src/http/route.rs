@@ -29,6 +29,10 @@ use crate::request::{RequestHead, RequestMatcher};
 /// are other paths than `/login`, and `/files/{*rest}` does not match `/files/` itself. As in axum,
 /// a parameter can be empty, except for the last one: `/api/{version}/login` matches `/api//login`.
 ///
+/// No pattern matches every request: `/{*rest}` does not match `/`, nor a target that is no path
+/// (`OPTIONS *`, `CONNECT host:80` and, over HTTP/1.1, `GET host`). Axum passes these to the
+/// router's fallback. A policy without a route applies to all of them.
+///
 /// If the server treats other paths alike, they are a way around the policy. With axum this cannot
 /// happen to a pattern that is the text of a route there, if the layer is where the router has
 /// already matched (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on:

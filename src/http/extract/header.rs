@@ -16,9 +16,10 @@ use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 ///
 /// # Clients that choose their subject
 ///
-/// A client that can write anything into the header gets a new quota with each new value. So use it
-/// only behind authentication that refuses wrong values before the layer, behind a gateway that
-/// sets the header itself, or beside a second policy by address:
+/// A client that can write anything into the header gets a new quota with each new value, also if
+/// the header is only a part of the key; or it uses up somebody else's. So use it only behind
+/// authentication that refuses wrong values before the layer, behind a gateway that sets the header
+/// itself, or beside a second policy by address:
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Header, Limit, MINUTE, Policy};
