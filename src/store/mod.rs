@@ -24,6 +24,7 @@ mod policy_id;
 mod quota;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod scatter;
 mod tries;
 mod under_way;
 

@@ -11,8 +11,8 @@ use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::Metrics;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    DAY, HOUR, Header, HeaderCost, Limit, Limiter, MINUTE, ManualClock, Mode, Penalty, Policy,
-    RateLimitLayer, RedisStore, SECOND,
+    DAY, HOUR, Header, HeaderCost, Key, Limit, Limiter, MINUTE, ManualClock, Mode, Penalty, Policy,
+    RateLimitLayer, RedisStore, SECOND, Subject,
 };
 
 use super::support::bench::answer;
@@ -353,6 +353,47 @@ async fn an_attack_on_a_place_costs_a_command_each_time_unless_a_ban_or_a_layer_
     let outside = outside.layer(layer(vec![places()]).await.layer(inner));
     let calls = attack_on_a_place(&server, &clock, "outside", outside).await;
     assert!(calls < 10, "outside: {calls}");
+}
+
+/// Names whose hashes begin and end alike. Anybody can find them.
+fn names_alike(count: usize) -> Vec<String> {
+    let ends = |name: &String| {
+        let hash = Subject::from(&Key::from(name)).to_u128();
+        (hash >> 122, hash & 0xff)
+    };
+    let names = (0..).map(|number| format!("user {number}"));
+    let alike = names.filter(|name| ends(name) == (0, 0));
+    alike.take(count).collect()
+}
+
+/// Subjects that a client has chosen so that there is no room for all of them in one place.
+#[tokio::test]
+async fn an_attack_by_subjects_whose_hashes_are_alike_costs_no_more() {
+    const NAMES: usize = 6;
+    let (server, clock) = (Server::start(), ManualClock::new());
+    let limiter = limiter(
+        &server,
+        &clock,
+        vec![Policy::new("api", Limit::gcra(1, DAY))],
+    )
+    .await;
+    let names = names_alike(NAMES);
+    let turn = AtomicU32::new(0);
+    let ask = async || {
+        let turn = turn.fetch_add(1, Ordering::Relaxed) as usize;
+        let decision = limiter.check("api", &names[turn % NAMES]).await;
+        decision.unwrap().is_allowed()
+    };
+    for _ in 0..NAMES {
+        assert!(ask().await);
+    }
+    let before = server.calls("evalsha");
+    for _ in 0..1_000 {
+        clock.advance(Duration::from_millis(1));
+        assert!(!ask().await);
+    }
+    let calls = server.calls("evalsha") - before;
+    assert!(calls < 10 * NAMES as u64, "{calls} commands");
 }
 
 #[tokio::test]

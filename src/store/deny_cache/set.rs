@@ -87,7 +87,7 @@ impl Way {
     }
 }
 
-/// Bits that choose neither the shard nor the set.
+/// Some of its bits.
 fn tag_of(key: u128) -> u64 {
     (key >> 32) as u64
 }

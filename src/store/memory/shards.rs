@@ -4,8 +4,9 @@ use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::shard::Shard;
-use super::slot::{Fingerprint, Scatter};
+use super::slot::Fingerprint;
 use crate::store::Check;
+use crate::store::scatter::Scatter;
 use crate::time::Micros;
 
 /// Enough that two threads rarely want the same shard.
@@ -16,6 +17,8 @@ const SHARD_BITS: u32 = 6;
 const STEPS_A_ROUND: usize = 32;
 
 pub(super) struct Shards {
+    /// If keys could be placed in one shard, a client could fill it, and have a subject there no
+    /// longer counted.
     scatter: Scatter,
     shards: Box<[Aligned]>,
 }
@@ -37,7 +40,7 @@ impl Shards {
 
     /// The number by which a check's key is found.
     pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
-        self.scatter.fingerprint(check)
+        Fingerprint::of(check, &self.scatter)
     }
 
     /// The index of a key's shard.

@@ -2,8 +2,8 @@
 
 use crate::algorithm::{Action, State};
 use crate::decision::{Decision, Outcome};
-use crate::random::random;
 use crate::store::Check;
+use crate::store::scatter::Scatter;
 use crate::time::Micros;
 
 /// How many times the hand spares a used key before evicting it.
@@ -18,27 +18,11 @@ const GRACE: Micros = Micros::new(1_000_000);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(u128);
 
-/// Scatters the keys of one store. Anybody can compute their hashes. Without this, a client that
-/// chooses its names could place them in one shard, fill it, and have a subject there no longer
-/// counted.
-///
-/// Multiplication by an odd number makes no two hashes equal, and the highest bits of a product by
-/// a random odd number are universal hashes (Dietzfelbinger and others, "A Reliable Randomized
-/// Algorithm for the Closest-Pair Problem", 1997).
-pub(super) struct Scatter(u128);
-
-impl Scatter {
-    pub(super) fn new() -> Self {
-        let [high, low] = [random(), random()].map(u128::from);
-        Self(high << 64 | low | 1)
-    }
-
-    pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
-        Fingerprint(check.fingerprint().wrapping_mul(self.0))
-    }
-}
-
 impl Fingerprint {
+    pub(super) fn of(check: &Check<'_>, scatter: &Scatter) -> Self {
+        Self(scatter.of(check.fingerprint()))
+    }
+
     /// Its shard, below 2^`bits`.
     pub(super) fn shard(self, bits: u32) -> usize {
         (self.0 >> (u128::BITS - bits)) as usize
@@ -187,7 +171,10 @@ pub(super) mod tests {
     pub(crate) fn slot(key: u64) -> Slot {
         let policy = PolicyId::new("api");
         let check = Check::of(&policy, key, &LIMIT, Action::take(1));
-        let mut slot = Slot::new(Scatter(1).fingerprint(&check), check.algorithm.untouched());
+        let mut slot = Slot::new(
+            Fingerprint(check.fingerprint()),
+            check.algorithm.untouched(),
+        );
         let _ = check.algorithm.ask(&mut slot.state, NOW, &check.action);
         slot
     }

@@ -6,13 +6,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::account::Account;
 use super::changing::Changing;
+use crate::store::scatter::Scatter;
 
 const SHARDS: usize = 64;
 const SETS: usize = 16;
 /// How many places a key can have within its set.
 const WAYS: usize = 4;
+const PLACE_BITS: u32 = (SHARDS * SETS).ilog2();
 
-pub(super) struct Table(Box<[Shard]>);
+pub(super) struct Table {
+    /// If keys could be placed in one set, a client could fill it, and have each question about a
+    /// busy subject there go to the store.
+    scatter: Scatter,
+    shards: Box<[Shard]>,
+}
 
 /// On cache lines of its own.
 #[repr(align(128))]
@@ -30,12 +37,16 @@ type Set = [Option<Account>; WAYS];
 
 impl Table {
     pub(super) fn new() -> Self {
-        Self(iter::repeat_with(Shard::default).take(SHARDS).collect())
+        Self {
+            scatter: Scatter::new(),
+            shards: iter::repeat_with(Shard::default).take(SHARDS).collect(),
+        }
     }
 
     /// Applies `work` to the account of a key, if there is one.
     pub(super) fn find<T>(&self, key: u128, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        self.lock(key).find(key).map(work)
+        let (mut kept, set) = self.lock(key);
+        kept.find(set, key).map(work)
     }
 
     /// Applies `work` to the account of a key. Opens one if there is none and a place in its set is
@@ -46,14 +57,14 @@ impl Table {
         open: impl FnOnce(bool) -> Account,
         work: impl FnOnce(&mut Account) -> T,
     ) -> Option<T> {
-        let mut kept = self.lock(key);
+        let (mut kept, set) = self.lock(key);
         let Kept { sets, changing } = &mut *kept;
         if sets.is_empty() {
             *sets = iter::repeat_with(|| [const { None }; WAYS])
                 .take(SETS)
                 .collect();
         }
-        let set = sets.get_mut(key as usize % SETS)?;
+        let set = sets.get_mut(set)?;
         let is_own = |way: &Option<Account>| way.as_ref().is_some_and(|own| own.key == key);
         let way = match set.iter().position(is_own) {
             Some(way) => way,
@@ -73,18 +84,18 @@ impl Table {
         key: u128,
         work: impl FnOnce(&mut Account) -> T,
     ) -> Option<T> {
-        let mut kept = self.lock(key);
+        let (mut kept, set) = self.lock(key);
         kept.changing.begin(key);
-        let account = kept.find(key)?;
+        let account = kept.find(set, key)?;
         account.is_changing = true;
         Some(work(account))
     }
 
     /// Ends a change.
     pub(super) fn end_change(&self, key: u128) {
-        let mut kept = self.lock(key);
+        let (mut kept, set) = self.lock(key);
         if kept.changing.end(key)
-            && let Some(account) = kept.find(key)
+            && let Some(account) = kept.find(set, key)
         {
             account.is_changing = false;
         }
@@ -92,15 +103,21 @@ impl Table {
 
     /// Applies `work` to each account.
     pub(super) fn each(&self, mut work: impl FnMut(&mut Account)) {
-        for shard in &self.0 {
+        for shard in &self.shards {
             let mut kept = shard.lock();
             kept.sets.iter_mut().flatten().flatten().for_each(&mut work);
         }
     }
 
-    fn lock(&self, key: u128) -> MutexGuard<'_, Kept> {
-        // By the highest bits; a set is found by the lowest.
-        self.0[(key >> (u128::BITS - SHARDS.ilog2())) as usize].lock()
+    /// A key's shard, locked, and the index of the key's set there.
+    fn lock(&self, key: u128) -> (MutexGuard<'_, Kept>, usize) {
+        let place = self.place(key);
+        (self.shards[place / SETS].lock(), place % SETS)
+    }
+
+    /// The index of a key's set among those of all shards.
+    pub(super) fn place(&self, key: u128) -> usize {
+        (self.scatter.of(key) >> (u128::BITS - PLACE_BITS)) as usize
     }
 }
 
@@ -112,8 +129,8 @@ impl Shard {
 }
 
 impl Kept {
-    fn find(&mut self, key: u128) -> Option<&mut Account> {
-        let set = self.sets.get_mut(key as usize % SETS)?;
+    fn find(&mut self, set: usize, key: u128) -> Option<&mut Account> {
+        let set = self.sets.get_mut(set)?;
         let mut accounts = set.iter_mut().flatten();
         accounts.find(|account| account.key == key)
     }
@@ -131,7 +148,20 @@ fn least_used(set: &Set) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::key::Subject;
+
+    /// Anybody can find such names.
+    #[test]
+    fn subjects_whose_hashes_begin_and_end_alike_do_not_share_a_set() {
+        let table = Table::new();
+        let hashes = (0..64).map(|name| Subject::of_text(&format!("{name}")).to_u128());
+        let alike = hashes.map(|hash| hash >> 8 & u128::MAX >> 16 << 8);
+        let places: HashSet<_> = alike.map(|key| table.place(key)).collect();
+        assert!(places.len() > 64 / WAYS, "{}", places.len());
+    }
 
     #[test]
     fn the_whole_table_takes_no_more_than_is_documented() {

@@ -9,10 +9,12 @@ use super::entry::Entry;
 use super::set::{MORE_ASKED_AFTER, Pinned, Set};
 use crate::algorithm::{Algorithm, Known, Reading, Take};
 use crate::per_thread::Count;
+use crate::store::scatter::Scatter;
 use crate::time::Micros;
 
 const SHARDS: usize = 64;
 const SETS: usize = 256;
+const PLACE_BITS: u32 = (SHARDS * SETS).ilog2();
 
 /// While a subject keeps asking, one of its questions goes to the store after this fraction of the
 /// maximum age, so that not all of them do once the entry expires. If that one gets no answer,
@@ -27,6 +29,9 @@ const MORE_AT_ONCE: u64 = 8;
 /// Readers take no lock and write nothing that others read: during an attack all threads ask about
 /// one subject.
 pub(super) struct Table {
+    /// If keys could be placed in one set, a client could crowd its own denials out of it, and each
+    /// of its questions would go to the store.
+    scatter: Scatter,
     shards: Box<[Shard]>,
     max_age: Micros,
     hits: Count,
@@ -77,6 +82,7 @@ pub(super) enum Recalled {
 impl Table {
     pub(super) fn new(max_age: Micros) -> Self {
         Self {
+            scatter: Scatter::new(),
             shards: iter::repeat_with(Shard::default).take(SHARDS).collect(),
             max_age,
             hits: Count::default(),
@@ -110,8 +116,9 @@ impl Table {
             return Recalled::Nothing;
         };
         if may_ask && !reading.fits && self.try_take_turn(&entry, take, now) {
-            if let Some(sets) = self.shard(key).sets.get() {
-                entry.put_off_others(sets[set_of(key)].of(key));
+            let (shard, set) = self.place(key);
+            if let Some(sets) = shard.sets.get() {
+                entry.put_off_others(sets[set].of(key));
             }
             Recalled::TimeToAsk
         } else {
@@ -156,9 +163,10 @@ impl Table {
         take: &Take,
         now: Micros,
     ) -> Option<(Pinned, Reading)> {
-        let sets = self.shard(key).sets.get()?;
+        let (shard, set) = self.place(key);
+        let sets = shard.sets.get()?;
         let mut longest: Option<(Pinned, Reading)> = None;
-        let entries = sets[set_of(key)].of(key);
+        let entries = sets[set].of(key);
         for entry in entries.filter(|entry| !entry.is_over(now, self.max_age)) {
             let Some(reading) = entry.reading(algorithm, take, now) else {
                 continue;
@@ -179,19 +187,20 @@ impl Table {
 
     /// The version of a key's set, for a question about it that is about to be sent.
     pub(super) fn version(&self, key: u128) -> Version {
-        Version(self.shard(key).changes[set_of(key)].load(Ordering::SeqCst))
+        let (shard, set) = self.place(key);
+        Version(shard.changes[set].load(Ordering::SeqCst))
     }
 
     /// Forgets what is known of a key, and rejects the answers to questions in flight.
     pub(super) fn forget(&self, key: u128) {
-        let shard = self.shard(key);
-        shard.changes[set_of(key)].fetch_add(1, Ordering::SeqCst);
+        let (shard, set) = self.place(key);
+        shard.changes[set].fetch_add(1, Ordering::SeqCst);
         // `remember` sets `is_used` before it reads the changes: either it sees this change, or
         // this load sees its flag.
         if shard.is_used.load(Ordering::SeqCst) {
             let _writing = shard.write();
             if let Some(sets) = shard.sets.get() {
-                sets[set_of(key)].forget(key);
+                sets[set].forget(key);
             }
         }
     }
@@ -205,7 +214,7 @@ impl Table {
         sent: Micros,
         received: Micros,
     ) {
-        let shard = self.shard(key);
+        let (shard, set) = self.place(key);
         let _writing = shard.write();
         let sets = shard.sets.get_or_init(no_sets);
         shard.is_used.store(true, Ordering::SeqCst);
@@ -214,17 +223,15 @@ impl Table {
         }
         let again = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
         let entry = Entry::new(key, known, sent, received, sent.saturating_add(again));
-        sets[set_of(key)].remember(entry, self.max_age);
+        sets[set].remember(entry, self.max_age);
     }
 
-    fn shard(&self, key: u128) -> &Shard {
-        // By the highest bits; a set is found by the lowest.
-        &self.shards[(key >> (u128::BITS - SHARDS.ilog2())) as usize]
+    /// The shard of a key, and its set there.
+    #[inline]
+    fn place(&self, key: u128) -> (&Shard, usize) {
+        let place = (self.scatter.of(key) >> (u128::BITS - PLACE_BITS)) as usize;
+        (&self.shards[place / SETS], place % SETS)
     }
-}
-
-fn set_of(key: u128) -> usize {
-    key as usize % SETS
 }
 
 fn no_sets() -> Box<[Set]> {

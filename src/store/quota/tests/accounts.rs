@@ -99,8 +99,9 @@ async fn a_flood_of_subjects_drives_out_none_whose_batch_is_in_flight() {
 async fn a_new_subject_takes_the_place_of_the_one_asked_for_longest_ago() {
     let (table, subject) = (Table::new(), hot());
     let (check, lease) = (subject.check(Action::take(1)), QuotaLease::new());
-    // All in one set.
-    let [first, second, third, fourth, newest] = [1, 2, 3, 4, 5].map(|number| number << 20);
+    let set = table.place(1);
+    let mut of_set = (1..).filter(|key| table.place(*key) == set);
+    let [first, second, third, fourth, newest] = [(); 5].map(|()| of_set.next().unwrap());
     let asked_in_turn = [first, second, third, fourth, second, first, newest];
     for (now, key) in (1..).zip(asked_in_turn) {
         let open = |is_changing| Account::open(key, &check, lease, is_changing);
