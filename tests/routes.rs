@@ -436,6 +436,16 @@ mod behind_axums_router {
             let found = matches_inside(of_two, "/{tenant}/{user}", target).await;
             assert!(found, "{target}");
         }
+        let in_router = |judge| Router::new().nest("/{tenant}", nested_at("/{user}", judge));
+        for (pattern, expected) in [("/{tenant}/{user}", true), ("/acme/alice", false)] {
+            let found = matches_inside(in_router, pattern, "/acme//").await;
+            assert_eq!(found, expected, "{pattern}");
+        }
+        let at_the_beginning = |judge| nested_at("/{tenant}", judge);
+        for (pattern, expected) in [("/{tenant}", true), ("/acme", false)] {
+            let found = matches_inside(at_the_beginning, pattern, "//").await;
+            assert_eq!(found, expected, "{pattern}");
+        }
     }
 
     #[tokio::test]

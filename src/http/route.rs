@@ -71,9 +71,9 @@ use crate::request::{RequestHead, RequestMatcher};
 /// To a service (`Router::nest_service`) and to a fallback, axum also shows `/a` for `/files//a`,
 /// and `/` for both `/files` and `/files/`. Patterns there are compared with `/files/a` as well, and
 /// for `/` with both of the others. Of a service at `/files/{tenant}`, the parameter may be empty
-/// although it is the last one: its pattern matches `/files//`. A layer on the outer router does not
-/// know that there is a service, so `/files//a` is a way around its policies for `/files/a`: put
-/// these on the service, or use `/files/{*rest}`.
+/// although it is the last one: its pattern matches `/files//` there. A layer on the outer router
+/// does not know that there is a service, so `/files//a` is a way around its policies for `/files/a`:
+/// put these on the service, or use `/files/{*rest}`.
 ///
 /// If they are nested within others at paths with parameters, patterns of the full path may miss
 /// paths with several empty segments. Where that matters, refuse these in front of the router, or
