@@ -38,12 +38,11 @@ local function judge(takes)
     return debts
   end
 
-  local latest, too_late = 0, now + 2 ^ 52
   for take = 1, count do
     local at = take * 3 - 2
-    local paid = now + debts[take] + takes[at + 1]
-    pack[takes[at]], latest = paid, max(latest, paid)
+    pack[takes[at]] = now + debts[take] + takes[at + 1]
   end
+  local latest, too_late = now, now + 2 ^ 52
   -- As in `states`.
   local grace_us = 3600000000
   for field, state in pairs(pack) do

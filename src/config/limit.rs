@@ -94,8 +94,7 @@ fn gcra(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
     let number = |burst: &Field<'_>| burst.number(PERMITS);
     let bursts = match burst.items() {
         Some(bursts) => bursts.iter().map(number).collect::<Result<_, _>>()?,
-        None if rates.len() == 1 => vec![burst.number(PERMITS)?],
-        None => Vec::new(),
+        None => vec![burst.number(&expected)?],
     };
     if bursts.len() != rates.len() {
         return Err(burst.expected(expected));
