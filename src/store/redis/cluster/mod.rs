@@ -65,8 +65,8 @@ impl Cluster {
         let ask = |lane: Lane, is_asking| async move { lane.ask(question, is_asking).await };
         let answer = self.follow(Route::Master, slot, ask).await;
         match &answer {
-            // Its node may be gone, and have a successor; and another server may have its address
-            // now.
+            // Its node may be gone, and have a successor; another server may have its address now;
+            // or nobody had the slot.
             Err(Failed::NotAsked(_)) => {}
             Err(failed) if is_about_the_node(failed.kind()) => {}
             _ => refresh.not_needed(),
@@ -152,16 +152,13 @@ impl Cluster {
     }
 
     async fn master_of(&self, slot: Slot) -> Result<Node, StoreError> {
-        match self.0.slots().await?.master_of(slot) {
-            Some(node) => Ok(node.clone()),
-            None => {
-                self.0.refresh();
-                Err(StoreError::with_source(
-                    StoreErrorKind::Busy,
-                    "no node has the slot: see CLUSTER INFO",
-                ))
-            }
-        }
+        let slots = self.0.slots().await?;
+        slots.master_of(slot).cloned().ok_or_else(|| {
+            StoreError::with_source(
+                StoreErrorKind::Busy,
+                "no node has the slot: see CLUSTER INFO",
+            )
+        })
     }
 
     /// Ends when all masters answer within this time again, whichever they are by then, or when
