@@ -269,6 +269,19 @@ async fn masters_are_asked_for_the_slot_map_in_turn() {
     .await;
 }
 
+/// As a master that was cut off from the others says, when they have a successor for it.
+#[tokio::test]
+async fn the_slot_map_is_asked_for_if_a_node_says_that_the_cluster_is_down() {
+    let cluster = Cluster::behind_proxies();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    cluster.proxies[1].set(Way::Garble(b"-CLUSTERDOWN The cluster is down\r\n"));
+    ask_until_they_are_asked(&cluster, [0, 2], 1, async |subject| {
+        let _ = limiter.check("api", subject).await.unwrap();
+    })
+    .await;
+}
+
 /// As for a moment when a master steps down.
 #[tokio::test]
 async fn subjects_of_a_master_missing_in_another_masters_map_are_decided() {
@@ -694,6 +707,7 @@ async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
         pending_answer_of(&pair.store, &[check(&pair.policy), check(&other)])
     };
     take().await.unwrap();
+    const LONG: Duration = Duration::from_millis(500);
     let (mut from, first) = pair.cluster.master_of(":other");
     let (_, second) = pair.cluster.master_of(":api");
     let mut to = (from + 1) % 3;
@@ -709,9 +723,13 @@ async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
                 .iter()
                 .sum::<u64>()
         };
-        let before = rejected();
+        let (before, begun) = (rejected(), Instant::now());
         let asked = tokio::spawn(take());
-        tokio::task::block_in_place(|| until("it waits", || rejected() >= before + 10));
+        let waits = || rejected() >= before + 10 && begun.elapsed() >= LONG;
+        tokio::task::block_in_place(|| until("it waits", waits));
+        let (times, within) = (rejected() - before, begun.elapsed());
+        let most = 20 + within.div_duration_f64(Duration::from_millis(100)) as u64;
+        assert!(times <= most, "{times} times within {within:?}");
         pair.cluster.move_key(&second, from, to);
         pair.cluster.end_move(slot, from, to);
         let decisions = asked.await.unwrap().unwrap();

@@ -176,6 +176,16 @@ async fn a_cluster_that_does_not_serve_all_slots_is_reported_as_such() {
 }
 
 #[tokio::test]
+async fn a_cluster_without_slots_is_reported_as_such() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]);
+    let url = format!("redis-cluster://127.0.0.1:{}", server.port());
+    let connected = tokio::time::timeout(MINUTE, RedisStore::connect(&url)).await;
+    let error = connected.expect("it asks for ever").unwrap_err();
+    let told = told(&error);
+    assert!(told.contains("see CLUSTER ADDSLOTS"), "{told}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_full_is_found_at_start_up() {
     let server = Server::start_with(&["--maxmemory", "1"]);
     let error = server.builder().connect().await.unwrap_err();

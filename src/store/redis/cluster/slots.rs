@@ -297,7 +297,7 @@ mod tests {
             (20, 29, "c"),
             (16_383, 16_383, "d"),
         ]);
-        let told = map(&[(2, 3, "e"), (8, 12, "f"), (18, 20, "g")]);
+        let told = map(&[(2, 3, "e"), (8, 12, "f"), (18, 18, "g"), (20, 20, "h")]);
         let known = told.with_gaps_as_in(&before);
         for (first, last, host) in [
             (0, 1, Some("a")),
@@ -305,7 +305,9 @@ mod tests {
             (4, 7, Some("a")),
             (8, 12, Some("f")),
             (13, 17, Some("b")),
-            (18, 20, Some("g")),
+            (18, 18, Some("g")),
+            (19, 19, Some("b")),
+            (20, 20, Some("h")),
             (21, 29, Some("c")),
             (30, 16_382, None),
             (16_383, 16_383, Some("d")),
@@ -315,6 +317,11 @@ mod tests {
                 assert_eq!(known.master_of(Slot(slot)), master.as_ref(), "{slot}");
             }
         }
+        let masters = ["a", "e", "f", "b", "g", "h", "c", "d"].map(|host| Node::new(host, 7));
+        assert!(
+            known.masters().into_iter().eq(&masters),
+            "each of them once"
+        );
     }
 
     #[test]

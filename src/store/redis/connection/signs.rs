@@ -220,6 +220,8 @@ mod tests {
         advance(HASTY).await;
         assert!(signs.not_waited_for(&waking));
         assert!(signs.is_dead() && !signs.has_gone_silent());
+        signs.answered();
+        assert!(!signs.is_dead(), "although it has answered");
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,9 +3,12 @@ use std::sync::mpsc;
 use std::thread;
 
 use redis::{IntoConnectionInfo, Value};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
+use super::super::{Cluster, RECOVERY_ROUND};
 use super::*;
 
 /// A runtime on which everything that starts ends at once.
@@ -50,8 +53,22 @@ async fn the_slot_map_is_read_again_once_the_pause_after_a_failed_attempt_is_ove
     }
 }
 
+/// An attempt that replaces all before it.
+fn attempt(topology: &Arc<Topology>) -> Attempt {
+    let claim = Claim::until(Instant::now() + TURN);
+    topology.view.send_modify(|view| view.attempt = Some(claim));
+    Attempt {
+        topology: Arc::clone(topology),
+        number: claim.number(),
+    }
+}
+
 /// Ends an attempt in which this node says that these masters have a slot each.
 fn learn(topology: &Arc<Topology>, masters: &[&Node], teller: &Node) {
+    end(&attempt(topology), masters, teller);
+}
+
+fn end(attempt: &Attempt, masters: &[&Node], teller: &Node) {
     let text = |text: &str| Value::BulkString(text.into());
     let ranges = masters.iter().zip(0..).map(|(master, slot)| {
         let port = master.port.into();
@@ -59,13 +76,22 @@ fn learn(topology: &Arc<Topology>, masters: &[&Node], teller: &Node) {
         Value::Array(vec![Value::Int(slot), Value::Int(slot), master])
     });
     let slots = SlotMap::read(&Value::Array(ranges.collect()), teller).unwrap();
-    let claim = Claim::until(Instant::now() + TURN);
-    topology.view.send_modify(|view| view.attempt = Some(claim));
-    let attempt = Attempt {
-        topology: Arc::clone(topology),
-        number: claim.number(),
-    };
     attempt.learn(Ok((slots, teller.clone())));
+}
+
+/// Its runtime stood still, and what it was told may be out of date.
+#[test]
+fn an_attempt_that_was_replaced_changes_nothing() {
+    let [old, new] = [1, 2].map(|port| Node::new("127.0.0.1", port));
+    let topology = Arc::new(Topology::new(Vec::new()));
+    let replaced = attempt(&topology);
+    let current = attempt(&topology);
+    for (attempt, master) in [(&replaced, &old), (&current, &new), (&replaced, &old)] {
+        end(attempt, &[master], master);
+        let known = topology.known_slots();
+        let masters = known.as_ref().map(|slots| slots.masters());
+        assert!(masters.is_none_or(|masters| masters == [&new]));
+    }
 }
 
 /// Otherwise all nodes that a cluster ever had would keep their lanes.
@@ -78,7 +104,10 @@ fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_t
         let lanes = topology.lanes.lock().unwrap();
         nodes.map(|node| lanes.contains_key(node))
     };
-    learn(&topology, &[&a, &b], &a);
+    // The first node that is asked is not kept unless it is a master.
+    topology.lane_for(&seed, false).unwrap();
+    learn(&topology, &[&a, &b], &seed);
+    assert_eq!(has_lanes([&a, &b, &c, &seed]), [false; 4]);
     for node in [&a, &b, &seed] {
         topology.lane(node).unwrap();
     }
@@ -87,6 +116,9 @@ fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_t
     // A question may have been redirected to any of them.
     learn(&topology, &[&b, &c], &c);
     assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
+    topology.lane(&a).unwrap();
+    learn(&topology, &[&b, &c], &c);
+    assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, false]);
     learn(&topology, &[&b, &c], &c);
     assert_eq!(has_lanes([&a, &b, &c, &seed]), [false, true, false, false]);
 }
@@ -109,4 +141,53 @@ async fn the_nodes_of_the_url_are_asked_soon_however_many_masters_hang() {
     assert!(topology.refresh());
     let asked = timeout(Duration::from_secs(8), seed.accept()).await;
     assert!(asked.is_ok(), "the masters have all the time");
+}
+
+/// A listener that accepts nothing by itself, and the node at its address.
+async fn listening() -> (TcpListener, Node) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (listener, Node::new("127.0.0.1", port))
+}
+
+/// A cluster of these masters, with this node in the URL.
+fn cluster_of(masters: &[&Node], seed: &Node) -> Cluster {
+    let login = format!("redis://{seed}");
+    let login = login.as_str().into_connection_info().unwrap();
+    let topology = Arc::new(Topology::new(vec![login]));
+    learn(&topology, masters, masters[0]);
+    topology.view.send_modify(|view| view.last = None);
+    Cluster(topology)
+}
+
+/// They may be at other addresses by then.
+#[tokio::test]
+async fn whoever_waits_for_masters_that_are_gone_asks_who_they_are_now() {
+    let (listener, gone) = listening().await;
+    drop(listener);
+    let (listener, seed) = listening().await;
+    tokio::spawn(cluster_of(&[&gone], &seed).recovered(REFRESH_PAUSE));
+    let asked = timeout(Duration::from_secs(8), listener.accept()).await;
+    assert!(asked.is_ok(), "nobody asks");
+}
+
+#[tokio::test]
+async fn the_other_masters_are_waited_for_once_one_has_recovered() {
+    let (listener, answers) = listening().await;
+    let (_kept, hangs) = listening().await;
+    tokio::spawn(async move {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut read = vec![0; 1 << 16];
+        while let Ok(length @ 1..) = connection.read(&mut read).await {
+            let commands = read[..length].iter().filter(|&&byte| byte == b'*');
+            let oks = b"+OK\r\n".repeat(commands.count());
+            connection.write_all(&oks).await.unwrap();
+        }
+    });
+    let cluster = cluster_of(&[&answers, &hangs], &hangs);
+    let waits = Instant::now();
+    let recovered = cluster.recovered(Duration::from_secs(60));
+    let recovered = timeout(Duration::from_secs(60), recovered).await;
+    assert!(recovered.is_ok(), "one of them has");
+    assert!(waits.elapsed() >= RECOVERY_ROUND);
 }

@@ -161,6 +161,25 @@ async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_t
     assert!(made_anew.is_ok(), "left to the question");
 }
 
+/// So that the next question does not wait for it.
+#[tokio::test]
+async fn a_connection_that_breaks_is_replaced_before_the_next_question() {
+    let (close, lane) = closing_the_first().await;
+    let first = answered(&lane).await;
+    tokio::time::sleep(RECONNECT_PAUSE).await;
+    answered(&lane).await;
+    close.send(()).unwrap();
+    let _broke = lane.ask(&question(), false).await;
+    let is_first = |held: Arc<Held>| Arc::ptr_eq(&first, &held);
+    let replaced = async {
+        while lane.0.live().is_none_or(is_first) {
+            tokio::time::sleep(HASTY / 10).await;
+        }
+    };
+    let replaced = tokio::time::timeout(2 * CONNECT_TIMEOUT, replaced).await;
+    assert!(replaced.is_ok(), "left to the next question");
+}
+
 /// A caller that learns that another one has given up has heard nothing itself.
 #[tokio::test]
 async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
@@ -220,6 +239,22 @@ async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_be
         Arc::ptr_eq(&held, &lane.0.live().unwrap()),
         "connected anew"
     );
+}
+
+/// Before it counts as idle.
+#[tokio::test]
+async fn no_question_goes_over_a_connection_that_has_gone_silent() {
+    let (stand_still, lane) = standing_still_later().await;
+    answered(&lane).await;
+    stand_still.send(()).unwrap();
+    tokio::time::pause();
+    let question = question();
+    for _ in 0..MOST_UNANSWERED {
+        let mut given_up = Box::pin(lane.ask(&question, false));
+        assert!(poll!(&mut given_up).is_pending());
+    }
+    tokio::time::advance(LONGEST_SILENCE).await;
+    assert!(lane.0.live().is_none());
 }
 
 fn tasks() -> usize {

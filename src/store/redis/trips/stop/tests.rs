@@ -159,18 +159,20 @@ fn passengers_who_have_left_are_not_looked_for_if_all_go_together() {
 
 #[test]
 fn no_more_than_256_go_together() {
-    let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
-    let first = alone(&mut stop, Some(1)).unwrap();
-    waiting(&mut stop, (0..300).map(|number| Take(1, number)));
-    stop.end(first);
-    let (second, going) = departing(&mut stop);
-    assert_eq!(going.len(), 256);
-    assert_eq!(depart(&mut stop), None);
-    stop.end(second);
-    assert_eq!(
-        departing(&mut stop).1,
-        (256..300).map(|number| Take(1, number)).collect::<Vec<_>>()
-    );
+    let of_one_key = |number| Take(1, number);
+    let of_many_keys = |number| Take(number as u128, number);
+    for take in [of_one_key, of_many_keys] {
+        let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
+        let first = alone(&mut stop, Some(1)).unwrap();
+        waiting(&mut stop, (0..300).map(take));
+        stop.end(first);
+        let (second, going) = departing(&mut stop);
+        assert_eq!(going.len(), 256);
+        assert_eq!(depart(&mut stop), None);
+        stop.end(second);
+        let expected: Vec<_> = (256..300).map(take).collect();
+        assert_eq!(departing(&mut stop).1, expected);
+    }
 }
 
 #[test]
@@ -224,18 +226,41 @@ fn no_question_about_several_keys_overtakes_one_that_waits() {
 fn a_trip_weighs_at_most_512_unless_one_question_is_heavier() {
     let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
     let mut under_way = alone(&mut stop, None).unwrap();
-    let takes = [600, 200, 300, 20, 1];
+    let takes = [600, 200, 300, 20, 1, 491];
     let takes = takes.into_iter().zip(0..);
     for (takes, number) in takes {
         stop.wait(Several(takes, number));
     }
-    // The last one would have room with those before.
-    for expected in [&[0][..], &[1, 2], &[3, 4]] {
+    // The fifth one would have room with those before it.
+    for expected in [&[0][..], &[1, 2], &[3, 4, 5]] {
         stop.end(under_way);
         let (number, going) = depart(&mut stop).unwrap();
         assert_eq!(numbers((number, going)), expected);
         under_way = number;
     }
+}
+
+/// A question of this key and weight.
+#[derive(Debug, PartialEq, Eq)]
+struct Heavy(u128, usize);
+
+impl Passenger for Heavy {
+    fn key(&self) -> Option<u128> {
+        Some(self.0)
+    }
+
+    fn weight(&self) -> usize {
+        self.1
+    }
+}
+
+#[test]
+fn all_questions_about_a_key_weigh_as_much_as_one() {
+    let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
+    for key in [1, 1, 1, 2] {
+        stop.wait(Heavy(key, MOST_WEIGHT / 2));
+    }
+    assert_eq!(depart(&mut stop).map(|(_, going)| going.len()), Some(4));
 }
 
 #[test]
