@@ -108,6 +108,33 @@ async fn each_key_of_a_row_is_charged_its_own_cost() {
     }
 }
 
+/// Of each pair of keys in a row, the one that is asked for more comes after one that fails.
+#[tokio::test]
+async fn a_key_behind_one_that_fails_is_asked_for_all_that_its_callers_want() {
+    for limit in limits_of_three() {
+        let stage = Stage::start().await;
+        stage.proxy.set(SLOW);
+        let policies = policies(20);
+        for policy in policies.iter().step_by(2) {
+            let key = stage.key(limit, policy);
+            stage.server.query::<()>(("SET", key, "hello", "EX", 3_600));
+        }
+        let of_each = policies.iter().enumerate().flat_map(|(position, policy)| {
+            let more = (position % 2 == 1).then_some((position, policy, 2));
+            [(position, policy, 1)].into_iter().chain(more)
+        });
+        let takes = of_each.map(|(position, policy, cost)| {
+            let taken = stage.take(policy, limit, cost);
+            async move { (position, taken.await) }
+        });
+        for (position, taken) in join_all(takes).await {
+            let expected = [Err(StoreErrorKind::ForeignValue), Ok(true)];
+            let taken = taken.map(|decision| decision.is_allowed());
+            assert_eq!(taken, expected[position % 2], "{limit:?} {position}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     for limit in limits_of_three() {

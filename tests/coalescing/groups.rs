@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
+use tower_throttle::algorithm::Action;
 use tower_throttle::{Decision, HOUR, Limit, PolicyId, StoreErrorKind};
 
 use super::model::{
     PLAIN, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,
 };
 use super::{SLOW, Stage};
+use crate::support::asking::check_of;
 
 const POLICIES: usize = 4;
 const SUBJECTS: [&str; 4] = ["alice", "bob", "carol", "dave"];
@@ -85,6 +87,35 @@ async fn on_a_server_out_of_memory_denials_in_shadow_stay_denials() {
             _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{number}"),
         }
     }
+}
+
+/// Many at once find a policy in shadow that owes more than it would let anybody take.
+#[tokio::test]
+async fn what_is_owed_in_shadow_is_not_forgiven() {
+    const TIMES: u32 = 40;
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let [few, many] = [1, TIMES].map(|burst| Limit::gcra(1, HOUR).burst(burst));
+    let [a, b] = ["a", "b"].map(|name| PolicyId::new(name).in_group("g"));
+    let charge = check_of(&b, "alice", &few, Action::Charge(9));
+    answer(&stage, &[charge]).await.unwrap();
+    let take = || async {
+        let checks = [
+            check(&a, "alice", many, 1, false),
+            check(&b, "alice", few, 1, true),
+        ];
+        answer(&stage, &checks).await.unwrap()
+    };
+    for decisions in join_all((0..TIMES).map(|_| take())).await {
+        assert!(decisions[0].is_allowed() && !decisions[1].is_allowed());
+    }
+    let look = [(&a, many), (&b, few)];
+    let look = look.map(|(policy, limit)| check_of(policy, "alice", &limit, Action::look()));
+    let owed = answer(&stage, &look).await.unwrap();
+    assert_eq!(
+        [0, 1].map(|policy: usize| owed[policy].reset_after()),
+        [HOUR * TIMES, HOUR * 9]
+    );
 }
 
 /// More than there is room for on the stack of a script that reads a pack at once.

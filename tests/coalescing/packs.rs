@@ -150,6 +150,24 @@ async fn a_hot_key_is_written_once_for_each_trip() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_asked_for_many_times_expires_with_the_last_of_its_states() {
+    const TIMES: u32 = 40;
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let [short, long] = [SECOND, MINUTE].map(|period| Limit::gcra(1, period).burst(TIMES));
+    for (policy, rates) in [("a", [short, long]), ("b", [long, short])] {
+        // As many as go alone, and more.
+        let others = (0..10).map(|key| (format!("{policy}-{key}"), RATES, 1));
+        let hot = (0..TIMES).map(|_| (policy.to_owned(), Rates(rates), 1));
+        for answer in take_all(&stage, &others.chain(hot).collect::<Vec<_>>()).await {
+            assert!(is_allowed(&answer.unwrap()));
+        }
+        let paid = stage.clock.now().get() + Micros::from(MINUTE * TIMES).get();
+        assert_expires_with(&stage, &stage.key(short, policy), paid);
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
