@@ -78,6 +78,11 @@ fn a_file_says_what_a_program_says() {
             Limit::fixed_window(1_000, DAY).aligned(),
         ),
         (
+            "fixed-window",
+            "limit = \"1000/day\"\naligned = false",
+            Limit::fixed_window(1_000, DAY),
+        ),
+        (
             "sliding-counter",
             "limit = \"10/s\"",
             Limit::sliding_counter(10, SECOND),

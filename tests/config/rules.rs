@@ -340,6 +340,11 @@ fn a_list_that_makes_no_sense_is_refused_in_its_line() {
                 .to_owned(),
         ),
         (
+            "[{ key = \"header:x-user\", values = [\"\"] }]",
+            "line 2: deny.values: a value is empty or has spaces around it, which no key has"
+                .to_owned(),
+        ),
+        (
             "[{ key = \"header:x-user\", values = [\"hunter\\u00002\"] }]",
             "line 2: deny.values: a value contains a character that no header can carry".to_owned(),
         ),

@@ -177,6 +177,26 @@ mod tests {
         assert!(is_of_nothing(&error.unwrap_err()));
     }
 
+    /// Otherwise each directory in which a file ever was would be watched for ever.
+    #[cfg(unix)]
+    #[test]
+    fn a_directory_is_watched_for_as_long_as_the_way_leads_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let [old, new] = ["old", "new"].map(|name| root.join(name));
+        let path = root.join("current/limits.toml");
+        let mut places = Places::new(&path, mpsc::channel().0);
+        for target in [&old, &new] {
+            std::fs::create_dir(target).unwrap();
+            let _ = std::fs::remove_file(root.join("current"));
+            std::os::unix::fs::symlink(target, root.join("current")).unwrap();
+            places.watch();
+        }
+        let watcher = places.watcher.as_mut().unwrap();
+        let is_watched = [&old, &new].map(|target| watcher.unwatch(target).is_ok());
+        assert_eq!(is_watched, [false, true]);
+    }
+
     #[test]
     fn reading_a_file_is_no_change_of_it() {
         for (kind, is_change) in [
