@@ -266,6 +266,8 @@ impl Decision {
         let is_denied = !self.is_allowed() || !penalty.is_allowed();
         if is_denied && self.outcome != Outcome::NeverFits {
             self.outcome = Outcome::Banned;
+            // The local share bans even for a cost that is beyond it.
+            self.judged_locally = penalty.judged_locally;
             self.retry_after = ban.max(self.retry_after);
         }
         self.renews_after = match self.outcome {

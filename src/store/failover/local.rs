@@ -145,7 +145,10 @@ fn was_taken_here(check: &Check<'_>) -> bool {
 
 fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decision {
     if is_beyond_share(check) {
-        return check.failed(why);
+        return Decision {
+            limit: decision.limit,
+            ..check.failed(why)
+        };
     }
     Decision {
         receipt: Receipt {

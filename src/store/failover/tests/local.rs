@@ -196,6 +196,8 @@ async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban() {
         let decisions = ask(&failover, &asked).await;
         let decision = decisions[0].under(&decisions[1]);
         assert_eq!(decision.outcome(), expected, "{cost}");
+        assert_eq!(decision.store_failure(), Some(GONE), "{cost}");
+        assert_eq!(decision.limit(), 5, "{cost}");
     }
     let look = [check("other", other, QUARTER).to(Action::look())];
     store.now(Way::FailsAtOnce(GONE));
