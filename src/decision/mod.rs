@@ -141,7 +141,8 @@ impl Decision {
     }
 
     /// The permits that could be taken right now, after this decision; 0 if the failure mode
-    /// decided, or the store was not asked.
+    /// decided, or the store was not asked, and [`limit`](Self::limit) if nothing is counted
+    /// ([`Outcome::Unlimited`]).
     pub fn remaining(&self) -> u32 {
         self.remaining
     }
