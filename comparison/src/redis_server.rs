@@ -105,8 +105,8 @@ impl RedisServer {
         self.server.calls("evalsha") + self.server.calls("eval")
     }
 
-    pub fn query<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
-        self.server.query(command.clone())
+    pub fn query<T: redis::FromRedisValue>(&self, words: impl redis::ToRedisArgs) -> T {
+        self.server.query(words)
     }
 }
 
@@ -114,6 +114,6 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         // The tests' server looks for keys without expiry at its end, and those of others may have
         // none.
-        self.query::<()>(&redis::cmd("FLUSHALL"));
+        self.query::<()>("FLUSHALL");
     }
 }

@@ -65,19 +65,14 @@ impl Bare {
         /// Where the command has the key.
         const KEY: usize = 3;
         let ours = Ours::asking_always(redis, allowance).await;
-        let set = |value: &str| {
-            let mut set = redis::cmd("CONFIG");
-            set.arg("SET").arg("slowlog-log-slower-than").arg(value);
-            redis.query::<()>(&set);
-        };
+        let set =
+            |value: &str| redis.query::<()>(("CONFIG", "SET", "slowlog-log-slower-than", value));
         // The first call sends the script's text; from then on it is called by its digest.
         ours.decide(0).await;
         set("0");
         ours.decide(0).await;
         set("-1");
-        let mut slowest = redis::cmd("SLOWLOG");
-        slowest.arg("GET").arg(16);
-        let told: Vec<Vec<Value>> = redis.query(&slowest);
+        let told: Vec<Vec<Value>> = redis.query(("SLOWLOG", "GET", 16));
         let mut commands = told.into_iter().filter_map(|mut told| {
             let arguments = told.swap_remove(ARGUMENTS);
             redis::from_redis_value::<Vec<Vec<u8>>>(arguments).ok()
