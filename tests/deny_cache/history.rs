@@ -2,110 +2,96 @@
 //!
 //! `HISTORIES` sets how many histories are run, 1 000 by default, and a tenth of that on Redis.
 
+use std::array::from_fn;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
+use tower_throttle::algorithm::{Action, Patience};
 use tower_throttle::{
-    Check, Clock as _, Decision, Decisions, DenyCache, Key, Limit, MINUTE, ManualClock,
-    MemoryStore, Micros, Outcome, Penalty, PolicyId, Rate, Receipt, SECOND, Store, Subject,
+    Check, Clock as _, Decision, Decisions, DenyCache, Limit, MINUTE, ManualClock, MemoryStore,
+    Micros, Outcome, Penalty, Rate, SECOND, Store,
 };
 
 use super::support::bench::answer;
 use super::support::drawn::drawn;
+use super::support::history::{Act, Course, History, POLICIES, Step, Time, is_penalty, receipts};
 use super::support::redis::Server;
 use super::told_of_denial;
 
-const POLICIES: usize = 3;
-
-#[derive(Clone, Debug)]
-struct History {
-    kinds: [(u8, Duration); POLICIES],
-    permits: [u32; POLICIES],
-    /// Which policies have a further rate: more permits in a longer time.
-    further_rates: [bool; POLICIES],
-    penalties: [Option<Penalty>; POLICIES],
-    shadows: [bool; POLICIES],
-    /// Which policies are in a group, as far as they can be.
-    in_group: [bool; POLICIES],
-    steps: Vec<Step>,
-}
-
-#[derive(Clone, Debug)]
-struct Step {
-    time: Time,
-    /// A policy's limit is changed before the step.
-    change: Option<(usize, u32)>,
-    keys: [u8; POLICIES],
-    acts: [Option<Act>; POLICIES],
-}
-
+/// What limits a policy, whatever the number of permits.
 #[derive(Clone, Copy, Debug)]
-enum Act {
-    Take {
-        cost: u32,
-        patience: Patience,
-        is_final: bool,
-    },
-    Charge(u32),
-    Credit(u32),
-    Refund(u32),
-    Cancel(u32),
-    Reset,
+struct Kind {
+    number: u8,
+    period: Duration,
+    /// More permits in a longer time.
+    has_further_rate: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Time {
-    Stands,
-    On(Duration),
-    Back(Duration),
-    /// To the end of the longest wait, or this much before.
-    ToRetry(Duration),
-}
+impl Kind {
+    fn limit(self, permits: u32) -> Limit {
+        self.limit_in(self.period, permits)
+    }
 
-fn limit_of((kind, period): (u8, Duration), permits: u32) -> Limit {
-    let rate = Rate::new(permits, period);
-    match kind {
-        0 => Limit::gcra(permits, period),
-        1 => Limit::token_bucket(permits, rate),
-        2 => Limit::leaky_bucket(permits, rate),
-        3 => Limit::leaky_bucket(permits, rate).without_delay(),
-        4 => Limit::fixed_window(permits, period),
-        5 => Limit::fixed_window(permits, period).aligned(),
-        6 => Limit::sliding_log(permits, period),
-        7 => Limit::sliding_window(permits, period),
-        8 => Limit::sliding_counter(permits, period),
-        _ => Limit::concurrency(permits).lease(period),
+    fn further_rate(self, permits: u32) -> Option<Limit> {
+        let is_there = self.has_further_rate;
+        is_there.then(|| self.limit_in(3 * self.period, permits + 2))
+    }
+
+    fn limit_in(self, period: Duration, permits: u32) -> Limit {
+        let rate = Rate::new(permits, period);
+        match self.number {
+            0 => Limit::gcra(permits, period),
+            1 => Limit::token_bucket(permits, rate),
+            2 => Limit::leaky_bucket(permits, rate),
+            3 => Limit::leaky_bucket(permits, rate).without_delay(),
+            4 => Limit::fixed_window(permits, period),
+            5 => Limit::fixed_window(permits, period).aligned(),
+            6 => Limit::sliding_log(permits, period),
+            7 => Limit::sliding_window(permits, period),
+            8 => Limit::sliding_counter(permits, period),
+            _ => Limit::concurrency(permits).lease(period),
+        }
     }
 }
 
-fn histories() -> impl Strategy<Value = History> {
+fn kinds() -> impl Strategy<Value = Kind> {
     let period = prop_oneof![
         Just(Duration::from_micros(70_001)),
         Just(SECOND),
         Just(7 * SECOND),
         Just(MINUTE),
     ];
-    let kind = (0_u8..10, period);
+    let kind = (0_u8..10, period, prop::bool::weighted(0.3));
+    kind.prop_map(|(number, period, has_further_rate)| Kind {
+        number,
+        period,
+        has_further_rate,
+    })
+}
+
+fn histories() -> impl Strategy<Value = History> {
     let penalty = (1_u32..4, 1_u32..9).prop_map(|(denials, secs)| {
         Penalty::after(denials, MINUTE, secs * SECOND).doubling_up_to(MINUTE)
     });
     let penalty = prop::option::weighted(0.2, penalty);
+    let shadows = prop_oneof![
+        3 => Just([false; POLICIES]),
+        3 => any::<[bool; POLICIES]>(),
+        1 => Just([true; POLICIES]),
+    ];
+    let kinds_and_shadows = ([(); POLICIES].map(|()| kinds()), shadows);
+    let steps = kinds_and_shadows.prop_flat_map(|(kinds, shadows)| {
+        let steps = prop::collection::vec(steps(kinds, shadows), 80);
+        (Just(kinds), Just(shadows), steps)
+    });
     (
-        [kind.clone(), kind.clone(), kind],
+        steps,
         [1_u32..8, 1..8, 1..8],
-        [(); POLICIES].map(|()| prop::bool::weighted(0.3)),
         [penalty.clone(), penalty.clone(), penalty],
-        prop_oneof![
-            3 => Just([false; POLICIES]),
-            3 => any::<[bool; POLICIES]>(),
-            1 => Just([true; POLICIES]),
-        ],
         any::<[bool; POLICIES]>(),
-        prop::collection::vec(steps(), 80),
     )
         .prop_map(
-            |(kinds, permits, further_rates, mut penalties, shadows, in_group, steps)| {
+            |((kinds, shadows, steps), permits, mut penalties, in_group)| {
                 if shadows.contains(&false) {
                     // A penalty in shadow does not hear of every denial beside enforced policies.
                     for policy in (0..POLICIES).filter(|policy| shadows[*policy]) {
@@ -113,11 +99,9 @@ fn histories() -> impl Strategy<Value = History> {
                     }
                 }
                 History {
-                    kinds,
-                    permits,
-                    further_rates,
+                    limits: from_fn(|policy| kinds[policy].limit(permits[policy])),
+                    further_rates: from_fn(|policy| kinds[policy].further_rate(permits[policy])),
                     penalties,
-                    shadows,
                     in_group,
                     steps,
                 }
@@ -125,7 +109,7 @@ fn histories() -> impl Strategy<Value = History> {
         )
 }
 
-fn steps() -> impl Strategy<Value = Step> {
+fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Value = Step> {
     let short = (1_u64..400_000).prop_map(Duration::from_micros);
     let long = (1_u64..20_000_000).prop_map(Duration::from_micros);
     let time = prop_oneof![
@@ -133,7 +117,7 @@ fn steps() -> impl Strategy<Value = Step> {
         6 => short.clone().prop_map(Time::On),
         1 => long.prop_map(Time::On),
         1 => short.prop_map(Time::Back),
-        3 => (0_u64..=1).prop_map(|us| Time::ToRetry(Duration::from_micros(us))),
+        3 => (0_u64..=1).prop_map(|early_us| Time::ToRetry { early_us }),
     ];
     let longest = (0_u64..3_000_000).prop_map(Micros::new);
     let patience = prop_oneof![
@@ -149,12 +133,17 @@ fn steps() -> impl Strategy<Value = Step> {
         Act::Take {
             cost,
             patience,
+            lease: None,
             is_final,
         }
     });
+    let credit = |permits| Act::Credit {
+        permits,
+        known: false,
+    };
     let gives_back = prop_oneof![
         cost.clone().prop_map(Act::Charge),
-        cost.clone().prop_map(Act::Credit),
+        cost.clone().prop_map(credit),
         cost.clone().prop_map(Act::Refund),
         cost.prop_map(Act::Cancel),
         Just(Act::Reset),
@@ -163,18 +152,29 @@ fn steps() -> impl Strategy<Value = Step> {
         let act = prop::option::weighted(0.6, act);
         [act.clone(), act.clone(), act]
     });
+    let change = prop::option::weighted(0.04, (0..POLICIES, 1_u32..8));
+    let changes = change.prop_map(move |change| {
+        let of_both = change.map(|(policy, permits)| {
+            let kind = kinds[policy];
+            let further = kind.further_rate(permits);
+            let further = further.map(|limit| (POLICIES + policy, limit));
+            [Some((policy, kind.limit(permits))), further]
+        });
+        of_both.into_iter().flatten().flatten().collect()
+    });
     let key = 0_u8..2;
     (
         time,
-        prop::option::weighted(0.04, (0..POLICIES, 1_u32..8)),
+        changes,
         [key.clone(), key.clone(), key],
         prop_oneof![8 => take, 1 => gives_back],
     )
-        .prop_map(|(time, change, keys, acts)| Step {
+        .prop_map(move |(time, changes, keys, acts)| Step {
             time,
-            change,
+            changes,
             keys,
             acts,
+            shadows,
         })
 }
 
@@ -186,65 +186,22 @@ async fn run(
     cached: &impl Store,
     number: u64,
 ) -> Result<(), String> {
-    clock.set(ManualClock::new().now());
-    let mut grouped = history.in_group.into_iter();
-    let policies = ["a", "b", "c"].map(|name| match grouped.next() {
-        Some(true) => PolicyId::new(name).in_group("g"),
-        _ => PolicyId::new(name),
-    });
-    let further_rates = policies.each_ref();
-    let further_rates = further_rates.map(|policy| policy.with_further_rate(MINUTE.into()));
-    let mut permits = history.permits;
-    let mut receipts = [Receipt::default(); 2 * POLICIES];
+    // Later than the first instant, before which no step goes back.
+    clock.set(ManualClock::new().now().saturating_add(SECOND.into()));
+    let mut course = Course::of(history);
     let mut last: Option<Decisions> = None;
     for (position, step) in history.steps.iter().enumerate() {
         step.time.pass(clock, last.as_ref());
-        if let Some((policy, changed)) = step.change {
-            permits[policy] = changed;
-        }
-        let mut checks = Vec::new();
-        let mut takers = Vec::new();
-        for (policy, act) in step.acts.iter().enumerate() {
-            let Some(act) = act else { continue };
-            let key = Key::all([Key::from(number), Key::from(step.keys[policy])]);
-            let limit = limit_of(history.kinds[policy], permits[policy]);
-            let check = Check::new(
-                &policies[policy],
-                Subject::from(&key),
-                Algorithm::try_from(&limit).unwrap(),
-                act.action(receipts[policy]),
-            )
-            .in_shadow(history.shadows[policy]);
-            if check.action.takes() > 0 {
-                takers.push((policy, checks.len()));
-            }
-            checks.push(check);
-            if history.further_rates[policy] {
-                let (kind, period) = history.kinds[policy];
-                let further = limit_of((kind, 3 * period), permits[policy] + 2);
-                let rate = POLICIES + policy;
-                if check.action.takes() > 0 {
-                    takers.push((rate, checks.len()));
-                }
-                let mut check = check.with_action(act.action(receipts[rate]));
-                check.policy = &further_rates[policy];
-                check.algorithm = Algorithm::try_from(&further).unwrap();
-                checks.push(check);
-            }
-            let penalty = history.penalties[policy].as_ref();
-            let action = match check.action {
-                Action::Take(take) => Action::take(take.cost.min(1)),
-                action => action,
-            };
-            let guards = matches!(action, Action::Take(_) | Action::Reset);
-            if let Some(penalty) = penalty.filter(|_| guards) {
-                let mut check = check.with_action(action);
-                check.algorithm = Algorithm::try_from(penalty).unwrap();
-                checks.push(check);
-            }
-        }
+        course.change(step);
+        let mut checks = course.checks(step, number);
         if checks.is_empty() {
             continue;
+        }
+        // As a limiter asks.
+        for check in checks.iter_mut().filter(|check| is_penalty(check)) {
+            if let Action::Take(take) = check.action {
+                check.action = Action::take(take.cost.min(1));
+            }
         }
         let expected = answer(plain.ask(&checks)).await;
         let found = answer(cached.ask(&checks)).await;
@@ -256,9 +213,8 @@ async fn run(
             ));
         }
         if allow(&checks, &expected) {
-            for (rate, check) in takers {
-                receipts[rate] = expected[check].receipt();
-            }
+            let taken = receipts(&checks, &expected);
+            course.answered(&taken);
         }
         last = Some(expected);
     }
@@ -315,51 +271,6 @@ fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Resul
         }
     }
     Ok(())
-}
-
-impl Act {
-    fn action(self, last: Receipt) -> Action {
-        match self {
-            Self::Take {
-                cost,
-                patience,
-                is_final,
-            } => {
-                let mut take = Take::new(cost).with_patience(patience);
-                take.is_final = is_final;
-                Action::Take(take)
-            }
-            Self::Charge(permits) => Action::Charge(permits),
-            Self::Credit(permits) => Action::Credit {
-                permits,
-                taken_at: None,
-            },
-            Self::Refund(permits) => Action::Refund {
-                permits,
-                receipt: last,
-            },
-            Self::Cancel(permits) => Action::Cancel {
-                permits,
-                receipt: last,
-            },
-            Self::Reset => Action::Reset,
-        }
-    }
-}
-
-impl Time {
-    fn pass(self, clock: &ManualClock, last: Option<&Decisions>) {
-        match self {
-            Self::Stands => {}
-            Self::On(span) => clock.advance(span),
-            Self::Back(span) => clock.step_back(span),
-            Self::ToRetry(early) => {
-                let waits = last.iter().flat_map(|decisions| decisions.iter());
-                let waits = waits.filter_map(|decision| decision.retry_after());
-                clock.advance(waits.max().unwrap_or_default().saturating_sub(early));
-            }
-        }
-    }
 }
 
 fn wanted() -> u64 {

@@ -12,9 +12,9 @@ use tower_throttle::{
     Rate, SECOND, Subject,
 };
 
-use super::histories::Time;
 use super::support::asking::GO_ALONE;
 use super::support::drawn::drawn;
+use super::support::history::Time;
 use super::support::redis::Server;
 use super::{Timed, Twins, answer, wanted};
 

@@ -14,16 +14,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::future::{join_all, try_join_all};
-use histories::{Course, History, histories, receipts, shrink};
+use histories::{histories, shrink};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use support::asking::answer_of;
+use support::history::{Course, History, receipts};
 use support::redis::Server;
 use tokio::runtime::{Builder, Runtime};
 use tower_throttle::algorithm::{State, committed, decide};
 use tower_throttle::{
-    Check, Clock as _, Decision, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros, Outcome,
-    RedisStore, SECOND, Store, Subject,
+    Check, Clock as _, Decision, Decisions, HOUR, ManualClock, MemoryStore, Micros, Outcome,
+    RedisStore, SECOND, Store,
 };
 
 /// The specification: a map of states, and the algorithms over it.
@@ -155,8 +156,7 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, S
     for (position, step) in history.steps.iter().enumerate() {
         step.time.pass(clock, last.as_ref());
         course.change(step);
-        let subject = Subject::from(&Key::all([Key::from(number), Key::from(step.key)]));
-        let checks = course.checks(step, subject, |_| true);
+        let checks = course.checks(step, number);
         if checks.is_empty() {
             continue;
         }

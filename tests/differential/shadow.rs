@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    Clock as _, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros, SECOND, Store, Subject,
+    Clock as _, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros, SECOND, Store,
 };
 
-use super::histories::{Course, History, POLICIES, histories, policy_of, receipts};
+use super::histories::histories;
 use super::support::drawn::drawn;
+use super::support::history::{Course, History, POLICIES, policy_of, receipts};
 use super::{Timed, answer, wanted};
 
 /// How a history is run: which policies are asked, and which of them in shadow.
@@ -22,6 +23,9 @@ impl Telling {
         let mut told = history.clone();
         for step in &mut told.steps {
             step.shadows = self.shadows;
+            for (act, is_asked) in step.acts.iter_mut().zip(self.asked) {
+                act.take_if(|_| !is_asked);
+            }
         }
         told
     }
@@ -51,11 +55,10 @@ async fn tell_twice(
             break;
         }
         let mut answers = Vec::new();
-        for (time, (telling, course)) in tellings.iter().zip(&mut courses).enumerate() {
-            let key = Key::all([number, time as u64, step.key.into()].map(Key::from));
+        for (time, course) in courses.iter_mut().enumerate() {
             let step = &told[time].steps[position];
             course.change(step);
-            let checks = course.checks(step, Subject::from(&key), |policy| telling.asked[policy]);
+            let checks = course.checks(step, Key::all([number, time as u64].map(Key::from)));
             let mut each = Vec::new();
             if !checks.is_empty() {
                 let decisions = answer(store, &checks).await;

@@ -7,6 +7,7 @@ pub mod browser;
 pub mod cluster;
 pub mod drawn;
 pub mod example;
+pub mod history;
 pub mod limits;
 pub mod memory;
 pub mod prometheus;
