@@ -15,7 +15,8 @@ impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
     }
 }
 
-/// Any of them, of which there has to be one. Those of different kinds are put into boxes: `Vec<Box<dyn RequestMatcher>>`.
+/// Any of them, of which there has to be one. Those of different kinds are put into boxes:
+/// `Vec<Box<dyn RequestMatcher>>`.
 impl<M: RequestMatcher> RequestMatcher for Vec<M> {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self.iter().any(|each| each.matches(request))

@@ -28,8 +28,7 @@ impl Fingerprint {
         (self.0 >> (u128::BITS - bits)) as usize
     }
 
-    /// Its hash within the shard. Not the lowest bits: in a product they depend on the lowest bits
-    /// of the factors alone.
+    /// Its hash within the shard, without the lowest bits: see [`Scatter::of`].
     pub(super) fn hash(self) -> u64 {
         (self.0 >> 48) as u64
     }
