@@ -1,5 +1,9 @@
 //! The layer over real sockets: axum and plain hyper as servers, HTTP/1.1 and HTTP/2.
 
+mod headers;
+#[path = "../support/http_store.rs"]
+mod http_store;
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
@@ -22,8 +26,6 @@ use tower_throttle::{
     RateLimitLayer, Rejection, RequestHead, Route,
 };
 
-#[path = "support/http_store.rs"]
-mod http_store;
 use http_store::{TRIPS, TestStore, Trip};
 
 fn layer(trip: Trip, permits: u32) -> RateLimitLayer {

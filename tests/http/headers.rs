@@ -6,16 +6,14 @@ use axum::Router;
 use axum::response::Redirect;
 use axum::routing::get;
 use http::{HeaderMap, Method, Response};
-use tokio::net::TcpListener;
 use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::{
     Key, Limit, Limiter, MINUTE, OnRejection, PlainText, Policy, ProblemJson, QuotaHeaders,
     RateLimitLayer, Rejection, RequestHead, SECOND,
 };
 
-#[path = "support/http_store.rs"]
-mod http_store;
-use http_store::{TRIPS, TestStore, Trip};
+use super::http_store::{TRIPS, TestStore, Trip};
+use super::{hello, serve};
 
 /// Every family there is.
 const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11
@@ -32,17 +30,6 @@ fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
 
 fn everybody(name: &str, permits: u32) -> Policy {
     Policy::new(name, Limit::gcra(permits, MINUTE))
-}
-
-fn hello() -> Router {
-    Router::new().route("/", get(|| async { "hello" }))
-}
-
-async fn serve(app: Router) -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
-    let address = listener.local_addr().expect("an address");
-    tokio::spawn(async move { axum::serve(listener, app).await });
-    format!("http://{address}/")
 }
 
 fn client() -> reqwest::Client {
