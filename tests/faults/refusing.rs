@@ -12,12 +12,8 @@ use crate::support::proxy::Proxy;
 use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::until;
 
-fn run(server: &Server, words: &[&str]) {
-    server.query::<()>((words[0], &words[1..]));
-}
-
 fn set(server: &Server, name: &str, value: &str) {
-    run(server, &["CONFIG", "SET", name, value]);
+    server.query::<()>(("CONFIG", "SET", name, value));
 }
 
 /// Options that not every server accepts.
@@ -29,10 +25,8 @@ fn try_set(server: &Server, name: &str, value: &str) {
 fn run_beside(server: &Server, words: &'static [&'static str]) -> std::thread::JoinHandle<()> {
     let mut connection = server.connection().unwrap();
     std::thread::spawn(move || {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
         // It may end with an error: a script that is killed.
-        let _ = command.query::<()>(&mut connection);
+        let _ = redis::Cmd::new().arg(words).query::<()>(&mut connection);
     })
 }
 
@@ -50,7 +44,7 @@ async fn a_server_that_is_busy_with_a_script() {
                 let words = &["EVAL", "while true do end", "0"];
                 script = Some(run_beside(server, words));
             },
-            |server, _| run(server, &["SCRIPT", "KILL"]),
+            |server, _| server.query::<()>(("SCRIPT", "KILL")),
         )
         .await;
     script.unwrap().join().unwrap();
@@ -67,7 +61,7 @@ async fn a_server_that_is_loading_its_data() {
             |server, _| {
                 // It answers each time that this much is loaded: 2 MiB if this cannot be set
                 // (before Redis 7.0), which is why the values are long.
-                run(server, &["DEBUG", "POPULATE", "20000", "key", "1024"]);
+                server.query::<()>(("DEBUG", "POPULATE", "20000", "key", "1024"));
                 set(server, "rdbcompression", "no");
                 try_set(server, "loading-process-events-interval-bytes", "1024");
                 // Microseconds for each key.
@@ -91,7 +85,7 @@ async fn a_server_that_is_loading_its_data() {
         )
         .await;
     reload.unwrap().join().unwrap();
-    run(&stage.server, &["FLUSHALL"]);
+    stage.server.query::<()>("FLUSHALL");
 }
 
 #[tokio::test]
@@ -104,7 +98,7 @@ async fn a_server_that_cannot_save() {
             |server, _| {
                 set(server, "save", "3600 1");
                 server.remove_directory();
-                run(server, &["BGSAVE"]);
+                server.query::<()>("BGSAVE");
                 until("it has failed to save", || {
                     server
                         .info("persistence")
@@ -131,14 +125,11 @@ async fn a_master_without_the_replicas_that_it_wants() {
 }
 
 fn demote(server: &Server) {
-    run(
-        server,
-        &["REPLICAOF", "127.0.0.1", &free_port().to_string()],
-    );
+    server.query::<()>(("REPLICAOF", "127.0.0.1", free_port()));
 }
 
 fn promote(server: &mut Server, _: &Proxy) {
-    run(server, &["REPLICAOF", "NO", "ONE"]);
+    server.query::<()>(("REPLICAOF", "NO", "ONE"));
 }
 
 #[tokio::test]
@@ -165,9 +156,8 @@ async fn a_server_with_too_many_clients() {
     // It would have no room for this connection either.
     let mut kept = stage.server.connection().unwrap();
     let mut run = |words: &[&str]| {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        command.query::<()>(&mut kept).unwrap();
+        let ran = redis::Cmd::new().arg(words).query::<()>(&mut kept);
+        ran.unwrap();
     };
     let run = std::cell::RefCell::new(&mut run);
     stage
@@ -211,14 +201,14 @@ async fn a_server_that_is_full() {
 #[tokio::test]
 async fn a_password_that_is_changed() {
     let server = Server::start();
-    let set_password = |words: &[&str]| run(&server, &[&["ACL", "SETUSER"], words].concat());
+    let set_password = |words: &[&str]| server.query::<()>(("ACL", "SETUSER", words));
     set_password(&["limiter", "on", ">secret", "~*", "+@all"]);
     let proxy = Proxy::to(server.port());
     let url = format!("redis://limiter:secret@127.0.0.1:{}", proxy.port());
     let limiter = limiter(RedisStore::connect(&url).await.unwrap());
     recovery(&limiter).await;
     set_password(&["limiter", "resetpass", ">other"]);
-    run(&server, &["CLIENT", "KILL", "USER", "limiter"]);
+    server.query::<()>(("CLIENT", "KILL", "USER", "limiter"));
     let outage = outage(&limiter, 3 * SECOND).await;
     outage.assert_reasons(&[Interrupted, Unreachable, Configuration]);
     outage.assert_failed(Configuration);

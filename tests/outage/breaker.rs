@@ -209,7 +209,7 @@ async fn failures_of_single_keys_do_not_open_the_breaker() {
     let limiter = limiter(server.store().await, &Notes::default());
     let _ = limiter.check("api", "alice").await.unwrap();
     let key = server.keys().pop().unwrap();
-    server.query::<()>(("SET", &[&key, "not ours", "EX", "600"]));
+    server.query::<()>(("SET", key, "not ours", "EX", 600));
     for (is_full, expected) in [
         (false, StoreErrorKind::ForeignValue),
         (true, StoreErrorKind::Full),

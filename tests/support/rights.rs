@@ -28,5 +28,5 @@ pub fn user_with<'a>(server: &Server, rights: impl IntoIterator<Item = &'a str>)
 
 /// Gives that user one more right, or takes one away.
 pub fn set_right(server: &Server, right: &str) {
-    server.query::<()>(("ACL", &["SETUSER", USER, right]));
+    server.query::<()>(("ACL", "SETUSER", USER, right));
 }
