@@ -18,10 +18,10 @@ use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::cluster::Cluster;
 use crate::support::proxy::Way;
 use crate::support::redis::Server;
+use crate::support::until::{GENEROUS, until};
 
 /// Far longer than a working node takes.
 const DEADLINE: Duration = Duration::from_millis(500);
-const GENEROUS: Duration = Duration::from_secs(30);
 /// The position of the node that fails.
 const FAILING: usize = 1;
 
@@ -280,7 +280,7 @@ async fn a_node_whose_reply_is_lost_gives_permits_back_once() {
     ]));
     // The second time over the same connection, so that the previous answer has arrived, too.
     for _ in 0..2 {
-        until(async || left().await == [4, 9]).await;
+        until("it is counted", async || left().await == [4, 9]).await;
     }
     // However long that takes on a busy machine, the connection is not idle.
     tokio::time::pause();
@@ -293,19 +293,14 @@ async fn a_node_whose_reply_is_lost_gives_permits_back_once() {
         tokio::task::yield_now().await;
     }
     tokio::time::resume();
-    until(async || way.accepted().len() > connections).await;
+    until("it connects again", async || {
+        way.accepted().len() > connections
+    })
+    .await;
     let calls = || cluster.masters[unheard].calls("evalsha");
     let before = calls();
     way.set(Way::Pass);
-    until(async || calls() > before).await;
+    until("it is asked", async || calls() > before).await;
     assert_eq!(left().await, [5, 10]);
     cluster.masters[hung].signal("CONT");
-}
-
-async fn until(is_so: impl AsyncFn() -> bool) {
-    let started = Instant::now();
-    while !is_so().await {
-        assert!(started.elapsed() < GENEROUS);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }
