@@ -24,9 +24,11 @@ const OVER_TLS: [&str; 3] = [
     "rediss-cluster://h:1,i:2",
 ];
 
+/// Gives decisions far more time than they take here, as a busy machine may need it.
 fn file(store: &str) -> String {
     let policy = "name = \"client\"\nalgorithm = \"gcra\"\nlimit = \"100/min\"\nkey = \"user\"";
-    with_policy(policy).replacen("\"memory\"", &format!("{store:?}\nprefix = \"demo\""), 1)
+    let lines = format!("{store:?}\nprefix = \"demo\"\ntimeout = \"5s\"");
+    with_policy(policy).replacen("\"memory\"", &lines, 1)
 }
 
 #[tokio::test]
