@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::connection::{Failed, Lane, RESPONSE_TIMEOUT, pause};
-use super::error::is_demoted;
+use super::error::{is_demoted, of_nameless};
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -114,6 +114,8 @@ impl Cluster {
             } else if is_demoted(&error) || is_moved(&error) {
                 self.0.refreshed().await;
                 Route::Master
+            } else if is_asking_elsewhere(&error) {
+                return Err(Failed::NotAsked(of_nameless(error).of_server(node)));
             } else {
                 return Err(Failed::AnswerOf(Box::new((error, node.to_string()))));
             };
@@ -205,6 +207,11 @@ fn redirection(error: &RedisError, by: &Node) -> Option<Route> {
 /// Whether another node has the slot. The slot map tells which, even if this answer does not.
 fn is_moved(error: &RedisError) -> bool {
     error.code() == Some("MOVED")
+}
+
+/// Whether another node is taking the slot over. Only this answer tells which.
+fn is_asking_elsewhere(error: &RedisError) -> bool {
+    error.code() == Some("ASK")
 }
 
 fn is_about_the_node(kind: StoreErrorKind) -> bool {

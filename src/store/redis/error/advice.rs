@@ -124,6 +124,9 @@ pub(super) const SILENT: &str = "the server did not answer in time: check that i
 pub(super) const RUNS_NOTHING: &str = "the server let this process in, but did not run a script in \
                                        time: check whether it is paused (CLIENT PAUSE, a failover), \
                                        busy with other commands (SLOWLOG GET) or hangs by now";
+pub(super) const NAMELESS: &str = "the slot moves to a node without a name, which only its address can \
+                                   reach: set cluster-announce-hostname on every node, or \
+                                   cluster-preferred-endpoint-type ip";
 const CLOSED: &str = "the server closed the connection before it could be used: begin the URL with \
      rediss if it speaks TLS, with redis if it does not; check whether it refuses clients from here, \
      too many clients or clients without a certificate (protected-mode, maxclients, tls-auth-clients), \

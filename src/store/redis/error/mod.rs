@@ -80,6 +80,11 @@ pub(super) fn of_script_not_run(error: impl Error + Send + Sync + 'static) -> St
     advice::given(StoreErrorKind::TimedOut, advice::RUNS_NOTHING, error)
 }
 
+/// The answer of a cluster's node that sends a question on to one whose name it does not know.
+pub(super) fn of_nameless(error: RedisError) -> StoreError {
+    advice::given(kind(&error), advice::NAMELESS, error)
+}
+
 /// Why a connection was lost, for callers that have asked nothing over it.
 pub(super) fn of_lost_connection(error: RedisError) -> StoreError {
     advised(of_nothing_asked(&error), error)
