@@ -76,7 +76,8 @@ use crate::request::{RequestHead, RequestMatcher};
 /// put these on the service, or use `/files/{*rest}`.
 ///
 /// If they are nested within others at paths with parameters, patterns of the full path may miss
-/// paths with several empty segments. Where that matters, refuse these in front of the router, or
+/// paths with several empty segments; and in a router at `/{version}/users` within one at `/api`,
+/// the pattern `/login` may miss `/api//users/login`, which `/api/{version}/users/login` matches. Where that matters, refuse these in front of the router, or
 /// let the policy apply to all requests of the layer.
 ///
 /// Without the feature, and if something other than axum has shortened the path, only the path that
