@@ -22,4 +22,10 @@ impl Scatter {
     pub(super) fn of(&self, hash: u128) -> u128 {
         hash.wrapping_mul(self.0)
     }
+
+    /// The place of a hash among 2^`bits`.
+    #[inline]
+    pub(super) fn place(&self, hash: u128, bits: u32) -> usize {
+        (self.of(hash) >> (u128::BITS - bits)) as usize
+    }
 }

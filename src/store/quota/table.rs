@@ -117,7 +117,7 @@ impl Table {
 
     /// The index of a key's set among those of all shards.
     pub(super) fn place(&self, key: u128) -> usize {
-        (self.scatter.of(key) >> (u128::BITS - PLACE_BITS)) as usize
+        self.scatter.place(key, PLACE_BITS)
     }
 }
 

@@ -229,7 +229,7 @@ impl Table {
     /// The shard of a key, and its set there.
     #[inline]
     fn place(&self, key: u128) -> (&Shard, usize) {
-        let place = (self.scatter.of(key) >> (u128::BITS - PLACE_BITS)) as usize;
+        let place = self.scatter.place(key, PLACE_BITS);
         (&self.shards[place / SETS], place % SETS)
     }
 }
