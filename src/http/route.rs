@@ -38,7 +38,8 @@ use crate::request::{RequestHead, RequestMatcher};
 /// already matched (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on:
 /// the pattern is then compared with the text of the matched route (`MatchedPath`) as well as with
 /// the path, and either may match. It can happen to a pattern that is narrower than the route:
-/// `/users/me` does not match `/users/m%65` of the route `/users/{id}`.
+/// `/users/me` does not match `/users/m%65` of the route `/users/{id}`, nor `/acme/login` the path
+/// `/acme//login` of a service nested at `/{tenant}`.
 ///
 /// A route for `GET` also matches `HEAD`, which axum answers with the same handler, and a `CONNECT`
 /// with a path, which opens a WebSocket over HTTP/2
@@ -58,27 +59,21 @@ use crate::request::{RequestHead, RequestMatcher};
 /// # Nested services
 ///
 /// A layer on a service or router that axum nests at `/files` (`Router::nest`,
-/// `Router::nest_service`) sees `/a` of the path `/files/a`. With the feature `axum`, patterns are
-/// also compared with the full path (`OriginalUri`) there, so `/files/{*rest}` matches. The
-/// shortened path still matches as well, so that a service can name its own paths wherever it is
-/// nested: a layer inside that [exempts](crate::LimiterBuilder::exempt) `/health` leaves
-/// `/files/health` alone. If that is too much, as in front of a proxy to paths of others, put the
-/// layer on the outer router, which has only the full path.
+/// `Router::nest_service`) sees `/a` of the path `/files/a`. With the feature `axum`, patterns of the
+/// whole match there as well, so `/files/{*rest}` does: they are compared with the whole path
+/// (`OriginalUri`), and the path that the layer sees is also compared with the text of where it is
+/// nested (`NestedPath`) before it. Of the matched route's text, what stands after that text is
+/// compared, too: what the nested router itself calls the route.
 ///
-/// If a parameter at the beginning is empty, as in `/api//login` of a router at `/api` with a route
-/// `/{version}/login`, axum shows `/login`. Patterns there are compared with `//login` as well.
+/// So a service can name its own paths wherever it is nested: a layer inside that
+/// [exempts](crate::LimiterBuilder::exempt) `/health` leaves `/files/health` alone. If that is too
+/// much, as in front of a proxy to paths of others, put the layer on the outer router, which has only
+/// the whole path.
 ///
 /// To a service (`Router::nest_service`) and to a fallback, axum also shows `/a` for `/files//a`,
-/// and `/` for both `/files` and `/files/`. Patterns there are compared with `/files/a` as well, and
-/// for `/` with both of the others. Of a service at `/files/{tenant}`, the parameter may be empty
-/// although it is the last one: its pattern matches `/files//` there. A layer on the outer router
-/// does not know that there is a service, so `/files//a` is a way around its policies for `/files/a`:
-/// put these on the service, or use `/files/{*rest}`.
-///
-/// If they are nested within others at paths with parameters, patterns of the full path may miss
-/// paths with several empty segments; and in a router at `/{version}/users` within one at `/api`,
-/// the pattern `/login` may miss `/api//users/login`, which `/api/{version}/users/login` matches. Where that matters, refuse these in front of the router, or
-/// let the policy apply to all requests of the layer.
+/// and `/` for both `/files` and `/files/`, so patterns for the one match the other there. A layer on
+/// the outer router does not know that there is a service, so `/files//a` is a way around its policies
+/// for `/files/a`: put these on the service, or use `/files/{*rest}`.
 ///
 /// Without the feature, and if something other than axum has shortened the path, only the path that
 /// the layer sees is compared.
@@ -149,10 +144,17 @@ impl Route {
         matches(path) || (!path.is_ascii() && matches(&percent_encoded(path)))
     }
 
-    /// Whether it matches what axum's routers have recorded in the request.
+    /// Whether it matches what axum's routers have noted in the request.
     #[cfg(feature = "axum")]
     fn matches_noted(&self, request: &RequestHead<'_>) -> bool {
-        self.matches_route(request) || self.matches_whole_path(request)
+        let noted = request.extensions;
+        let nested = noted.get::<axum::extract::NestedPath>();
+        let nested = nested.map(|nested| nested.as_str().trim_end_matches('/'));
+        let matched = noted.get::<axum::extract::MatchedPath>();
+        let whole = noted.get::<axum::extract::OriginalUri>();
+        matched.is_some_and(|matched| self.matches_route(matched.as_str(), nested))
+            || whole.is_some_and(|whole| self.matches_path(whole.path()))
+            || nested.is_some_and(|nested| self.matches_nested(nested, request.uri.path()))
     }
 
     #[cfg(not(feature = "axum"))]
@@ -160,90 +162,39 @@ impl Route {
         false
     }
 
+    /// The text of the matched route, and what is left of it where its router is nested.
     #[cfg(feature = "axum")]
-    fn matches_route(&self, request: &RequestHead<'_>) -> bool {
-        let Some(matched) = request.extensions.get::<axum::extract::MatchedPath>() else {
-            return false;
-        };
-        let matched = matched.as_str();
-        // A literal brace of the pattern would match one that encloses a parameter's name.
-        if self.pattern.contains("{{") || self.pattern.contains("}}") {
-            return self.pattern == matched;
-        }
+    fn matches_route(&self, matched: &str, nested: Option<&str>) -> bool {
         // In the text of a route, `{*rest}` looks like one segment but stands for many, so only a
         // catch-all may match it.
-        let is_catch_all = |pattern: &str| pattern.contains("{*");
-        (is_catch_all(&self.pattern) || !is_catch_all(matched)) && self.matches_path(matched)
-    }
-
-    /// For nested services the text of the matched route is not enough: there is none inside of a
-    /// service and in a fallback, and a pattern may be narrower.
-    #[cfg(feature = "axum")]
-    fn matches_whole_path(&self, request: &RequestHead<'_>) -> bool {
-        let Some(original) = request.extensions.get::<axum::extract::OriginalUri>() else {
+        let is_catch_all = |text: &str| text.contains("{*");
+        if is_catch_all(matched) && !is_catch_all(&self.pattern) {
             return false;
-        };
-        let (whole, own) = (original.path(), request.uri.path());
-        // If nothing is nested, the path has been tried already.
-        whole != own
-            && (self.matches_path(whole)
-                || self.matches_nested_path(whole, own)
-                || self.matches_behind_empty_segment(whole, own))
-    }
-
-    /// axum drops a slash after the path of a nested service: at `/api` it shows `/login` for
-    /// `/api//login`, too.
-    #[cfg(feature = "axum")]
-    fn matches_nested_path(&self, whole: &str, own: &str) -> bool {
-        if own == "/" {
-            return self.matches_path_of_service(whole);
         }
-        let matches = |at: &str| self.matches_path(&format!("{at}{own}"));
-        let Some(at) = whole.strip_suffix(own) else {
-            return false;
-        };
-        at.strip_suffix('/').is_some_and(matches)
-            // For services nested in one another, after each of their paths.
-            || at.contains("//") && matches(at.replace("//", "/").trim_end_matches('/'))
+        let own = nested.and_then(|nested| matched.strip_prefix(nested));
+        self.matches_text(matched)
+            || own.is_some_and(|own| self.matches_text(if own.is_empty() { "/" } else { own }))
     }
 
-    /// axum takes the slash before an empty segment for the one after the nested path. So it shows
-    /// `/login` to a router at `/api` that matches `/api//login` by `/{version}/login`, and one
-    /// segment too few to routers nested there.
+    /// The text where a service is nested, before the path that it is shown: that is the same path
+    /// for several whole ones, as axum drops a slash after the nested path.
     #[cfg(feature = "axum")]
-    fn matches_behind_empty_segment(&self, whole: &str, own: &str) -> bool {
-        // If there is nothing left, axum shows a slash.
-        let own = if own == "/" && !whole.ends_with('/') {
-            ""
-        } else {
-            own
-        };
-        let Some(at) = whole.strip_suffix(own) else {
-            return false;
-        };
-        let empty = at.split('/').skip(1).filter(|segment| segment.is_empty());
-        let mut starts = at.rmatch_indices('/').take(empty.count());
-        starts.any(|(start, _)| self.matches_path(&whole[start..]))
+    fn matches_nested(&self, nested: &str, own: &str) -> bool {
+        self.matches_text(&format!("{nested}{own}"))
+            // Such a service answers to its own path with and without a slash at the end.
+            || own == "/" && self.matches_text(nested)
     }
 
-    /// A nested service answers to its own path with and without a slash at the end: it is shown
-    /// `/` for either. The last parameters of its path may be empty.
+    /// Whether it matches the text of a route, in which parameters stand for themselves.
     #[cfg(feature = "axum")]
-    fn matches_path_of_service(&self, whole: &str) -> bool {
-        let matches = |at: &str| self.matches_path(at) || self.matches_path(&format!("{at}/"));
-        let at = whole.trim_end_matches('/');
-        // A pattern has no more parameters than slashes.
-        let slashes = (whole.len() - at.len()).min(1 + self.pattern.matches('/').count());
-        matches(at)
-            || at.contains("//") && matches(&at.replace("//", "/"))
-            || (1..slashes).any(|count| matches(&[at, &"/".repeat(count), EMPTY].concat()))
+    fn matches_text(&self, text: &str) -> bool {
+        // A literal brace of the pattern would match one that encloses a parameter's name.
+        match self.pattern.contains("{{") || self.pattern.contains("}}") {
+            true => self.pattern == text,
+            false => self.matches_path(text),
+        }
     }
 }
-
-/// Stands for an empty last parameter, which `matchit` does not match. Only a parameter matches it:
-/// no pattern contains it otherwise, as no path does.
-#[cfg(feature = "axum")]
-const EMPTY: &str = "?";
 
 /// An ordinary `CONNECT` has an authority, and no path that a pattern could match.
 fn is_like_get(method: &Method) -> bool {
