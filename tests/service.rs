@@ -214,21 +214,23 @@ async fn readiness_is_that_of_the_inner_service() {
 }
 
 #[tokio::test]
-async fn a_request_dropped_before_the_answer_takes_nothing_and_calls_nothing() {
+async fn a_request_dropped_before_the_answer_counts_and_calls_nothing() {
     let store = TestStore::new(Trip::Short);
     let inner = Strict::default();
     let calls = inner.calls();
     let mut service = ServiceBuilder::new()
-        .layer(RateLimitLayer::new(store.limiter(Limit::gcra(1, MINUTE))))
+        .layer(RateLimitLayer::new(store.limiter(Limit::gcra(2, MINUTE))))
         .layer(ConcurrencyLimitLayer::new(1))
         .service(inner);
     {
         let mut dropped = pin!(service.ready().await.expect("ready").call(request()));
         assert!(futures_util::poll!(dropped.as_mut()).is_pending());
     }
-    assert_eq!((store.decided(), calls.load(Ordering::SeqCst)), (0, 0));
-    // Neither the permit nor the place is lost.
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    // Its place is not lost. Its question goes on.
     assert_eq!(status(&mut service).await, 200);
+    assert_eq!(status(&mut service).await, 429);
+    assert_eq!((store.decided(), calls.load(Ordering::SeqCst)), (3, 1));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use super::support::redis::Server;
 use super::support::web::{GENEROUS, eventually};
 
 /// The number of questions that may be in flight at once.
-const MOST_IN_FLIGHT: usize = 1_024;
+pub(crate) const MOST_IN_FLIGHT: usize = 1_024;
 
 /// More than anybody here uses.
 const PLENTY: u32 = 1_000_000;

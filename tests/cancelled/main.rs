@@ -2,6 +2,7 @@
 //! connection, no place among the questions in flight, no lease.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
+mod answers;
 mod checks;
 mod left;
 mod requests;

@@ -36,16 +36,19 @@ pin_project! {
     }
 
     impl PinnedDrop for Trip {
-        /// A probe goes on without its caller. If it ended with them, callers that go away could
-        /// keep the breaker open.
+        /// A question goes on without its caller. If it ended with them, callers that go away could
+        /// have the store asked without bound, keep its denials from being remembered, and keep the
+        /// breaker open.
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            // A question that was not polled was not asked.
+            // A question that was not polled was not asked, and an answer that has panicked must not
+            // be polled again.
             if this.asked.is_some()
+                && !std::thread::panicking()
                 && let Some(ticket) = this.ticket.handed_on()
                 && let Ok(runtime) = Handle::try_current()
             {
-                let probe = Trip {
+                let left = Trip {
                     answer: mem::replace(this.answer, Box::pin(pending())),
                     checks: mem::take(this.checks),
                     fallback: this.fallback.clone(),
@@ -54,7 +57,7 @@ pin_project! {
                     asked: *this.asked,
                     deadline: None,
                 };
-                runtime.spawn(probe);
+                runtime.spawn(left);
             }
         }
     }

@@ -59,8 +59,9 @@ impl RedisStoreBuilder {
     }
 
     /// Sets how many decisions of this process may be in flight at once, to all servers together,
-    /// including those that wait for a trip: by default 1024, at most 65 536. Any further one fails
-    /// at once, as [`StoreErrorKind::Overloaded`]: no queue grows without bound.
+    /// including those that wait for a trip, and those whose callers have left, until they are
+    /// answered or the limiter's deadline passes: by default 1024, at most 65 536. Any further one
+    /// fails at once, as [`StoreErrorKind::Overloaded`]: no queue grows without bound.
     ///
     /// On average, the number of decisions in flight is the number of decisions a second times the
     /// time that each takes: 1024 are 20 000 a second at 50 ms.

@@ -244,10 +244,10 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    /// The ticket for whoever waits for the answer of a probe that its caller left; `None` unless
-    /// it is one. It is handed on once: then nobody is left but a task, which ends with its runtime.
+    /// The ticket for whoever waits for the answer that its caller did not wait for; `None` if it is
+    /// there. It is handed on once: then nobody is left but a task, which ends with its runtime.
     pub(super) fn handed_on(&mut self) -> Option<Self> {
-        let is_left = self.is_open && self.pass.is_probe() && !self.is_handed_on;
+        let is_left = self.is_open && !self.is_handed_on;
         is_left.then(|| Self {
             breaker: self.breaker.clone(),
             pass: self.pass,
