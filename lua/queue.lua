@@ -24,9 +24,9 @@ local at, left, untold = 2, nil, 0
 -- what the run's own arguments ask for.
 local is_debt = { gcra = true, token_bucket = true, leaky_bucket = true }
 local most_cost, scale, asked_cost, asked_part
--- How many takes of the key under the same rules have taken permits, and how many more are examined
--- to see what fits together. If few fit, few are examined.
-local taken, reach
+-- How many more takes of the key under the same rules are examined to see what fits together. If few
+-- fit, few are examined.
+local reach
 
 local reply, length = {}, 0
 local function add(first, second, third, fourth)
@@ -125,10 +125,11 @@ local function judge_run()
       return
     end
     carry_out(kept, expires)
-    untold, taken = untold - 1, kept ~= nil and taken + 1 or taken
-    -- The first take may open a window. After the second, each only finds more taken, unless it
-    -- waits. So however many they are, they are one step.
-    if taken > 1 and ARGV[at + 1] == "take" and wait_us == 0 then
+    untold = untold - 1
+    -- Behind it each only finds more taken, unless it waits. So however many they are, they are one
+    -- step. Most keys have no others.
+    local may_be_others = untold > 0 or left < 1
+    if may_be_others and ARGV[at + 1] == "take" and wait_us == 0 then
       local together = take_most()
       while together > untold do
         together = together - untold
@@ -153,7 +154,7 @@ local function judge_keys()
       begin_run()
     end
     if left == 0 then
-      taken, reach = 0, 4294967295
+      reach = 4294967295
     end
     if left < 1 and not is_failed then
       judge_run()
@@ -161,7 +162,7 @@ local function judge_keys()
     while left > 0 do
       end_key()
       left, i, begins, is_failed = left - 1, i + 1, length, false
-      untold, taken, reach = tonumber(ARGV[at + stride]), 0, 4294967295
+      untold, reach = tonumber(ARGV[at + stride]), 4294967295
       judge_run()
     end
     at, left = at + stride + 2, nil

@@ -276,33 +276,46 @@ proptest! {
     /// A server takes all that fit at one instant in one step, whatever they cost. So what each of
     /// them would have been told follows from the reading of the previous one and what that took.
     #[test]
-    fn behind_the_second_of_several_takes_each_finds_only_more_taken(
-        numbers in numbers(ALL),
+    fn behind_the_first_of_several_takes_each_finds_only_more_taken(
+        numbers in numbers(BUCKETS.start..WINDOWS.end),
+        before in numbers(ALL),
         history in histories(),
-        costs in prop::collection::vec(0_u32..12, 3..40),
+        back in pauses(),
+        costs in prop::collection::vec(1_u32..12, 2..40),
         are_equal in any::<bool>(),
+        is_final in any::<bool>(),
     ) {
-        let mut subject = Subject::of(numbers.limit());
-        prop_assume!(subject.algorithm.lease().is_none());
+        // What they find may have been taken under other numbers, and by a later clock.
+        let before = Numbers {
+            kind: numbers.kind,
+            rate: before.permits,
+            ..before
+        };
+        let mut subject = Subject::of(before.limit());
         for (pause, cost) in history {
             subject.now += pause;
             let _ = subject.act(Action::take(cost));
         }
-        let (mut taken, mut before) = (0, None);
+        subject.now -= back.min(subject.now - START);
+        subject.change(numbers.limit());
+        let mut previous = None;
         for cost in &costs {
-            let action = Action::take(if are_equal { costs[0] } else { *cost });
+            let cost = if are_equal { costs[0] } else { *cost };
+            let action = if is_final { Action::spend(cost) } else { Action::take(cost) };
             let now = Micros::new(subject.now);
             let found = subject.algorithm.read(&subject.state, now, &action);
             if !found.fits || !found.wait.is_zero() {
-                before = None;
+                previous = None;
                 continue;
             }
-            if let (Some((before, cost)), 2..) = (before, taken) {
-                prop_assert_eq!(found, subject.algorithm.behind(&before, cost));
-            }
-            let _ = subject.act(action);
-            before = Some((found, action.takes()));
-            taken += u32::from(action.takes() > 0);
+            let decision = subject.act(action);
+            let reading = match previous {
+                Some((reading, taken)) => subject.algorithm.behind(&reading, taken),
+                None => found,
+            };
+            let ask = Ask::enforced(&subject.algorithm, &action);
+            prop_assert_eq!(decision, decide(std::iter::once(ask), &[reading])[0]);
+            previous = Some((reading, cost));
         }
     }
 }
