@@ -220,6 +220,8 @@ fn connection(url: &str) -> Result<ConnectionInfo, String> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "redis-tls")]
+    use redis::ConnectionAddr;
     use redis::ProtocolVersion;
 
     use super::*;
@@ -231,14 +233,22 @@ mod tests {
         }
     }
 
+    fn nodes(url: &str) -> Vec<ConnectionInfo> {
+        match Address::parse(url) {
+            Ok(Address::Cluster(nodes)) => nodes,
+            _ => panic!("{url} names no cluster"),
+        }
+    }
+
     #[test]
     fn a_sentinel_url_names_sentinels_master_login_and_database() {
-        let read =
-            sentinels("redis-sentinel://me:p%40ss@one,two:1,[::1]/main/3?sentinel_password=s");
+        let read = sentinels(
+            "redis-sentinel://me:p%40ss@one,two:1,[::1],[::2]:2/main/3?sentinel_password=s",
+        );
         let addresses = read.sentinels.iter().map(|info| info.addr().to_string());
         assert_eq!(
             addresses.collect::<Vec<_>>(),
-            ["one:26379", "two:1", "::1:26379"]
+            ["one:26379", "two:1", "::1:26379", "::2:2"]
         );
         assert_eq!(read.master, "main");
         assert_eq!(read.login.username(), Some("me"));
@@ -256,14 +266,25 @@ mod tests {
 
     #[test]
     fn a_cluster_url_names_nodes_that_share_the_login() {
-        let Ok(Address::Cluster(nodes)) = Address::parse("redis-cluster://:secret@one:1,two")
-        else {
-            panic!("no cluster");
-        };
-        let addresses = nodes.iter().map(|info| info.addr().to_string());
-        assert_eq!(addresses.collect::<Vec<_>>(), ["one:1", "two:6379"]);
-        for node in nodes {
-            assert_eq!(node.redis_settings().password(), Some("secret"));
+        for path in ["", "/", "/0"] {
+            let nodes = nodes(&format!("redis-cluster://:secret@one:1,two{path}"));
+            let addresses = nodes.iter().map(|info| info.addr().to_string());
+            assert_eq!(addresses.collect::<Vec<_>>(), ["one:1", "two:6379"]);
+            for node in nodes {
+                assert_eq!(node.redis_settings().password(), Some("secret"));
+            }
+        }
+    }
+
+    #[cfg(feature = "redis-tls")]
+    #[test]
+    fn every_server_that_a_tls_url_names_is_reached_by_tls() {
+        let is_tls = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        for scheme in ["rediss", "valkeys"] {
+            let nodes = nodes(&format!("{scheme}-cluster://one,two"));
+            assert!(nodes.iter().all(is_tls), "{scheme}");
+            let read = sentinels(&format!("{scheme}-sentinel://one,two/main"));
+            assert!(read.is_tls && read.sentinels.iter().all(is_tls), "{scheme}");
         }
     }
 
@@ -275,6 +296,7 @@ mod tests {
             ("redis://:hunter2#x@host", "%23"),
             ("redis-cluster://:hunter2@host/1", "only database 0"),
             ("redis-cluster://:hunter2@host,", "host"),
+            ("redis-cluster://host?password=hunter2", "no options"),
             ("redis-sentinel://:hunter2@host", "name of the master"),
             ("redis-sentinel://me:1/hunter2@host/main", "%2F"),
             ("redis-cluster://:hunter2@one,:hunter2@two", "before all"),
@@ -282,6 +304,11 @@ mod tests {
                 "redis-sentinel://host/main?password=hunter2",
                 "sentinel_password",
             ),
+            (
+                "redis-sentinel://host/main?sentinel_user=hunter2",
+                "without a sentinel_password",
+            ),
+            ("redis-sentinel://host/hunter2/main/3", "database"),
             ("redis://:hunter2@host?db=3", "a database is given as /3"),
             ("redis://host/?database=3", "a database is given as /3"),
             ("redis://host/5?protocol=3&timeout=2s", "is protocol"),
@@ -329,10 +356,8 @@ mod tests {
             let [redis, valkey] = ["redis", "valkey"].map(|name| server(&format!("{name}{way}")));
             assert_eq!(redis, valkey);
         }
-        let cluster = Address::parse("valkey-cluster://one,two");
-        assert!(matches!(cluster, Ok(Address::Cluster(nodes)) if nodes.len() == 2));
-        let sentinels = Address::parse("valkey-sentinel://one/main");
-        assert!(matches!(sentinels, Ok(Address::Sentinels(_))));
+        assert_eq!(nodes("valkey-cluster://one,two").len(), 2);
+        assert_eq!(sentinels("valkey-sentinel://one/main").master, "main");
         #[cfg(feature = "redis-tls")]
         assert_eq!(server("valkeys://host"), server("rediss://host"));
         for url in ["valkeyy://host", "valkeys-sentinels://host/main"] {
