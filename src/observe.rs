@@ -1,5 +1,6 @@
 //! `Observer`: learns what the limiter decides, and the state of its store.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use crate::mode::Mode;
 /// need.
 ///
 /// The methods are called in the course of each request, on the thread that judges it. So they have
-/// to be quick, must not block, and must not panic: a panic becomes that of the request's handler.
-/// They cannot change an answer.
+/// to be quick and must not block. They cannot change an answer: even a panic ends here, where it
+/// unwinds, after the panic hook was told. Other observers are told as if there were none.
 pub trait Observer: Send + Sync + 'static {
     /// A policy has decided about a request, or about a call of
     /// [`Limiter::check`](crate::Limiter::check) or a similar operation. Looking, charging and
@@ -40,7 +41,7 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// The circuit breaker in front of the store has changed its state. Called once for each
-    /// change, in order, even if another observer panics.
+    /// change, in order.
     fn on_breaker(&self, state: BreakerState) {
         let _ = state;
     }
@@ -236,27 +237,33 @@ impl Observers {
         self.0.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &dyn Observer> {
-        self.0.iter().map(|each| &**each)
+    fn tell(&self, tell: impl Fn(&dyn Observer)) {
+        self.0.iter().for_each(|each| caught(|| tell(&**each)));
     }
+}
+
+/// Ends a panic of whoever is told. It may come amidst somebody else's request or a task for all
+/// requests, which would lose what they are about to pass on.
+pub(crate) fn caught(tell: impl FnOnce()) {
+    // The panic hook has reported it.
+    let _ = catch_unwind(AssertUnwindSafe(tell));
 }
 
 impl Observer for Observers {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
-        self.0.iter().for_each(|each| each.on_decision(event));
+        self.tell(|each| each.on_decision(event));
     }
 
     fn on_refusal(&self, event: &RefusalEvent<'_>) {
-        self.0.iter().for_each(|each| each.on_refusal(event));
+        self.tell(|each| each.on_refusal(event));
     }
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
-        let each = self.0.iter();
-        each.for_each(|each| each.on_store_answer(elapsed, failure));
+        self.tell(|each| each.on_store_answer(elapsed, failure));
     }
 
     fn on_breaker(&self, state: BreakerState) {
-        self.0.iter().for_each(|each| each.on_breaker(state));
+        self.tell(|each| each.on_breaker(state));
     }
 }
 

@@ -338,7 +338,6 @@ impl Limiter {
         taken.answered(rates.map(|rate| (&decision, rate)));
         // A store that still gives none has decided nothing.
         if wanted.of == Source::Any || decision.store_failure().is_none() {
-            // Last: if an observer panics, everything is given back.
             self.report_if_taken(&policy, terms, &decision);
         }
         Held::new(decision, taken)

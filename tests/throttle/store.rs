@@ -9,7 +9,7 @@ use futures_util::poll;
 use tokio::time::timeout;
 use tower::{Layer, ServiceExt};
 use tower_throttle::{
-    AlwaysDeny, DecisionEvent, FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND,
+    AlwaysDeny, Answer, Check, FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND, Store,
     StoreErrorKind,
 };
 
@@ -59,22 +59,26 @@ async fn a_policy_that_fails_closed_is_asked_again_every_second_until_it_counts(
     assert_eq!(store.asked(), after([0, 1_000, 2_000, 3_000]));
 }
 
+/// A store that denies and tells no wait.
+struct Denies(Arc<AtomicU32>);
+
+impl Store for Denies {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) < 100, "no pause");
+        AlwaysDeny::retry_after(Duration::ZERO).ask(checks)
+    }
+}
+
 /// Otherwise every waiting caller would ask in a loop without a pause.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_denies_and_tells_no_wait_is_asked_again_every_second() {
-    let denials = Arc::new(AtomicU32::new(0));
-    let told = Arc::clone(&denials);
-    let limiter = Limiter::builder(AlwaysDeny::retry_after(Duration::ZERO))
-        .policy(Policy::new("partner", Limit::gcra(1, SECOND)))
-        .on_decision(move |_: &DecisionEvent<'_>| {
-            assert!(told.fetch_add(1, Ordering::SeqCst) < 100, "no pause");
-        })
-        .build()
-        .unwrap();
+    let asked = Arc::new(AtomicU32::new(0));
+    let policy = Policy::new("partner", Limit::gcra(1, SECOND));
+    let limiter = Limiter::new(Denies(Arc::clone(&asked)), [policy]).unwrap();
     let mut service = layer(&limiter).layer(Partner::new());
     let ready = timeout(ms(2_500), ServiceExt::<()>::ready(&mut service)).await;
     assert!(ready.is_err());
-    assert_eq!(denials.load(Ordering::SeqCst), 3);
+    assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
 /// As documented: so it is better dropped.

@@ -116,14 +116,11 @@ impl Breaker {
         if this.micros(now) < this.probe_at_us.load(Ordering::Relaxed) {
             return None;
         }
-        // The ticket is made inside the change: if an observer panics, it is dropped and the probe
-        // given up, not lost.
-        let ticket =
-            this.change(|circuit| circuit.admit(now).map(|pass| Self::ticket(this, pass)))?;
-        Some(if ticket.pass.is_probe() {
-            Admission::Probe(ticket)
+        let pass = this.change(|circuit| circuit.admit(now))?;
+        Some(if pass.is_probe() {
+            Admission::Probe(Self::ticket(this, pass))
         } else {
-            Admission::Pass(ticket.pass)
+            Admission::Pass(pass)
         })
     }
 
@@ -258,7 +255,6 @@ impl Ticket {
 
     /// The round trip ended without decisions.
     pub(super) fn failed(&mut self, asked: Instant, error: &StoreError) {
-        // First, since observers may panic when told of the failure.
         self.breaker.warn_if_refused(error);
         self.over(asked, Health::of_failure(error), Some(error));
     }

@@ -1,10 +1,8 @@
 //! Reports the breaker's changes to observers, in order, and to the log.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
 use super::Breaker;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::observe::BreakerState;
+use crate::observe::{BreakerState, Observer as _, caught};
 use crate::trace;
 
 /// A change of the breaker's state.
@@ -22,21 +20,11 @@ pub(super) struct Change {
 pub(super) struct Telling<'a>(pub(super) &'a Breaker);
 
 impl Telling<'_> {
-    /// If an observer panics, the others are still told, and so are later changes. The panic is
-    /// resumed afterwards, unless this thread already panics (it then dropped a ticket): a second
-    /// panic would abort the process.
     pub(super) fn tell(self) {
-        let mut told = Ok(());
         while let Some(change) = self.next() {
-            told = told.and(caught(|| self.0.log(&change)));
-            for observer in self.0.observers.iter() {
-                told = told.and(caught(|| observer.on_breaker(change.to)));
-            }
-        }
-        if let Err(panic) = told
-            && !std::thread::panicking()
-        {
-            resume_unwind(panic);
+            // Otherwise nobody would be told of later changes.
+            caught(|| self.0.log(&change));
+            self.0.observers.on_breaker(change.to);
         }
     }
 
@@ -46,10 +34,6 @@ impl Telling<'_> {
         inner.is_telling = next.is_some();
         next
     }
-}
-
-fn caught(tell: impl FnOnce()) -> std::thread::Result<()> {
-    catch_unwind(AssertUnwindSafe(tell))
 }
 
 impl Breaker {
