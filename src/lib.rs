@@ -192,6 +192,7 @@
 #![doc(test(attr(deny(unused_must_use))))]
 
 // Floor 0: values.
+mod caught;
 mod decision;
 mod error;
 mod key;

@@ -1,9 +1,9 @@
 //! `Observer`: learns what the limiter decides, and the state of its store.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::caught::caught;
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
@@ -237,16 +237,12 @@ impl Observers {
         self.0.is_empty()
     }
 
+    /// A panic may come amidst a task for all requests, or before an answer is passed on.
     fn tell(&self, tell: impl Fn(&dyn Observer)) {
-        self.0.iter().for_each(|each| caught(|| tell(&**each)));
+        for each in &*self.0 {
+            caught(|| tell(&**each));
+        }
     }
-}
-
-/// Ends a panic of whoever is told. It may come amidst somebody else's request or a task for all
-/// requests, which would lose what they are about to pass on.
-pub(crate) fn caught(tell: impl FnOnce()) {
-    // The panic hook has reported it.
-    let _ = catch_unwind(AssertUnwindSafe(tell));
 }
 
 impl Observer for Observers {

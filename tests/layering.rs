@@ -23,6 +23,7 @@ const FLOORS: [&[&str]; 7] = [
         "ranges",
         "random",
         "trace",
+        "caught",
     ],
     &["algorithm"],
     &["store", "observe"],

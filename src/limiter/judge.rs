@@ -238,6 +238,9 @@ impl Drop for PendingVerdict {
             }
             return;
         }
+        if asking.trip.is_over() {
+            return;
+        }
         let taken = asking.taken.as_ref();
         let Some(runtime) = taken.and_then(|taken| taken.runtime_to_wait_on()) else {
             return;

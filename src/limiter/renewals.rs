@@ -1,6 +1,9 @@
 //! `Renewals`: the task that renews the leases of one runtime, in batches.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 
 use tokio::runtime::Id;
 use tokio::sync::Notify;
@@ -9,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::leases::Lease;
 use super::{Shared, failure};
 use crate::algorithm::Action;
+use crate::caught::caught;
 use crate::error::StoreErrorKind;
 use crate::store::{Check, Store as _};
 
@@ -39,7 +43,10 @@ impl Renewals {
         while let Some(next_round) = self.next_round() {
             let asked_to_hurry = timeout_at(next_round, self.hurry.notified()).await;
             if asked_to_hurry.is_err() {
-                self.renew().await;
+                // If a store panics, the leases are tried again soon: others hold them.
+                let mut round = pin!(self.renew());
+                let mut poll = |cx: &mut Context<'_>| caught(|| round.as_mut().poll(cx));
+                poll_fn(|cx| poll(cx).unwrap_or(Poll::Ready(()))).await;
             }
         }
     }
@@ -84,8 +91,7 @@ impl Renewals {
 
 impl Drop for Renewals {
     fn drop(&mut self) {
-        // The runtime was shut down or a store panicked. After an ordinary end another task may run
-        // by now.
+        // The runtime was shut down. After an ordinary end another task may run by now.
         if !self.is_over
             && let Some(shared) = self.shared.upgrade()
         {

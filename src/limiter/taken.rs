@@ -12,6 +12,7 @@ use super::leases::Lease;
 use super::quota::Quota;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
+use crate::caught::caught;
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::policy::ReadyPolicy;
@@ -195,7 +196,9 @@ impl Taken {
             let action = action(entry)?;
             Some(entry.quota.check(action))
         });
-        let Some(answer) = self.ask(checks) else {
+        // A store that panics has given nothing back. If it is asked because it has panicked before, a
+        // second panic would abort the process.
+        let Some(answer) = caught(|| self.ask(checks)).flatten() else {
             return;
         };
         let in_store = entries.iter().filter(|entry| entry.is_in_store);

@@ -155,6 +155,7 @@ impl Failover {
             timeout: self.deadline,
             asked: None,
             deadline: None,
+            is_over: false,
         })
     }
 

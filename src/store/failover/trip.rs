@@ -33,6 +33,8 @@ pin_project! {
         pub(super) asked: Option<Instant>,
         #[pin]
         pub(super) deadline: Option<Deadline>,
+        // Whether the answer was there, or has panicked: then it must not be polled again.
+        pub(super) is_over: bool,
     }
 
     impl PinnedDrop for Trip {
@@ -41,10 +43,9 @@ pin_project! {
         /// breaker open.
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            // A question that was not polled was not asked, and an answer that has panicked must not
-            // be polled again.
+            // A question that was not polled was not asked.
             if this.asked.is_some()
-                && !std::thread::panicking()
+                && !*this.is_over
                 && let Some(ticket) = this.ticket.handed_on()
                 && let Ok(runtime) = Handle::try_current()
             {
@@ -56,6 +57,7 @@ pin_project! {
                     timeout: *this.timeout,
                     asked: *this.asked,
                     deadline: None,
+                    is_over: false,
                 };
                 runtime.spawn(left);
             }
@@ -64,6 +66,11 @@ pin_project! {
 }
 
 impl Trip {
+    /// Whether there is nothing more to wait for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     /// Passes the decisions to `read` once they are there, where the store has put them: moving
     /// them would copy room for several.
     pub(crate) fn poll_and_read<T>(
@@ -73,7 +80,10 @@ impl Trip {
     ) -> Poll<T> {
         let mut this = self.project();
         let asked = *this.asked.get_or_insert_with(Instant::now);
+        // Until it is known to be pending.
+        *this.is_over = true;
         let answer = this.answer.as_mut().poll(cx);
+        *this.is_over = answer.is_ready();
         let mut is_in_standstill = false;
         let error = match &answer {
             Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {

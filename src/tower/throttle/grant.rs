@@ -1,9 +1,10 @@
 //! `Grant`: the permits for one request, from the question for them until they are used.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::{Handle, Id};
@@ -106,19 +107,29 @@ pub(super) enum Grant {
 impl Grant {
     /// Asks for the permits. Ready when they are there.
     pub(super) fn poll_here(&mut self, source: &Arc<Source>, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            *self = match self {
-                Self::None => Self::Coming(Coming::from(source)),
-                Self::Coming(coming) if coming.is_left_behind() => Self::None,
-                Self::Coming(coming) => Self::Here(Box::new(ready!(coming.poll(cx)))),
-                Self::Here(_) => return Poll::Ready(()),
-            };
+        if let Self::Here(_) = self {
+            return Poll::Ready(());
+        }
+        // Out of reach of the next poll if it panics: then it is asked for anew.
+        let mut coming = match mem::replace(self, Self::None) {
+            Self::Coming(coming) if !coming.is_left_behind() => coming,
+            _ => Coming::from(source),
+        };
+        match coming.poll(cx) {
+            Poll::Ready(held) => {
+                *self = Self::Here(Box::new(held));
+                Poll::Ready(())
+            }
+            Poll::Pending => {
+                *self = Self::Coming(coming);
+                Poll::Pending
+            }
         }
     }
 
     /// Uses the permits. Returns `false` if they are not there.
     pub(super) fn spend(&mut self) -> bool {
-        match std::mem::replace(self, Self::None) {
+        match mem::replace(self, Self::None) {
             Self::Here(mut held) => {
                 held.go_on();
                 true

@@ -1,8 +1,9 @@
 //! Reports the breaker's changes to observers, in order, and to the log.
 
 use super::Breaker;
+use crate::caught::caught;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::observe::{BreakerState, Observer as _, caught};
+use crate::observe::{BreakerState, Observer as _};
 use crate::trace;
 
 /// A change of the breaker's state.

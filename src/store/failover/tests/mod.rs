@@ -2,6 +2,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::algorithm::{Action, Algorithm, Ask, Penalty};
 use crate::decision::{Decision, Outcome};
@@ -28,6 +30,7 @@ enum Way {
     AnswersTooLittle,
     AnswersTooLittleAtOnce,
     Panics,
+    PanicsLate,
 }
 
 /// Records what it is asked, and counts nothing.
@@ -85,6 +88,9 @@ impl Store for Scripted {
             Way::FailsAtOnce(kind) => return Answer::Ready(Err(StoreError::new(kind))),
             Way::AnswersTooLittleAtOnce => return Answer::Ready(too_little()),
             Way::Panics => panic!("in the store"),
+            Way::PanicsLate => {
+                return Answer::Pending(Box::pin(async { panic!("in the store") }));
+            }
             Way::Hangs => return Answer::Pending(Box::pin(std::future::pending())),
             Way::Works => Ok(decisions),
             Way::Fails(kind) => Err(StoreError::new(kind)),
@@ -310,6 +316,30 @@ fn a_probe_that_cannot_go_on_without_its_runtime_lets_the_next_question_probe() 
         drop(probe);
         assert_eq!(failover.breaker().state(), BreakerState::Open);
     }
+}
+
+/// Its future must not be polled again.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_panics_on_its_way_ends_there_and_the_next_question_probes() {
+    let (store, failover) = over(Way::Fails(GONE));
+    open(&failover).await;
+    tokio::time::sleep(SECOND).await;
+    store.now(Way::PanicsLate);
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = tasks();
+    let asked = one(FailureMode::Deny);
+    let probed = AssertUnwindSafe(ask(&failover, &asked));
+    let probed = probed.catch_unwind().await;
+    assert!(probed.is_err(), "it was asked");
+    assert_eq!(tasks(), before, "nobody goes on with it");
+    assert_eq!(failover.breaker().state(), BreakerState::Open);
+    store.now(Way::Works);
+    let back = ask(&failover, &one(FailureMode::Deny)).await;
+    assert_eq!(outcomes(&back), [Outcome::Allowed]);
 }
 
 /// As with a caller that stopped waiting but keeps the future.
