@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::place::line_of;
 use super::rejection::RejectionChoice;
-use super::store::{StoreChoice, redis};
+use super::store::StoreChoice;
 use super::{FileError, file};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
@@ -89,12 +89,9 @@ impl Config {
     /// When the store cannot be reached or refuses. Of the URL only the host and the port are shown: it may
     /// hold a password.
     pub async fn connect(&self) -> Result<Limiter, StoreError> {
-        match &self.store {
-            StoreChoice::Memory => self.limiter(MemoryStore::new()),
-            StoreChoice::Redis { url, prefix } => {
-                let store = redis(url, prefix);
-                self.limiter(store.connect().await?)
-            }
+        match self.store.redis() {
+            None => self.limiter(MemoryStore::new()),
+            Some(store) => self.limiter(store.connect().await?),
         }
     }
 
@@ -105,12 +102,9 @@ impl Config {
     ///
     /// When the store's address cannot be read.
     pub fn connect_lazy(&self) -> Result<Limiter, StoreError> {
-        match &self.store {
-            StoreChoice::Memory => self.limiter(MemoryStore::new()),
-            StoreChoice::Redis { url, prefix } => {
-                let store = redis(url, prefix);
-                self.limiter(store.connect_lazy()?)
-            }
+        match self.store.redis() {
+            None => self.limiter(MemoryStore::new()),
+            Some(store) => self.limiter(store.connect_lazy()?),
         }
     }
 

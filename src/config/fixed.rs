@@ -7,8 +7,8 @@ use super::{Config, FileError};
 /// Writing out a default is no change.
 pub(super) fn hold(fields: &Fields<'_>, before: &Config, after: &Config) -> Result<(), FileError> {
     let same = [
-        ("store", before.store.address() == after.store.address()),
-        ("prefix", before.store.prefix() == after.store.prefix()),
+        ("store", before.store.url == after.store.url),
+        ("prefix", before.store.prefix == after.store.prefix),
         ("secret", before.secret == after.secret),
         ("timeout", before.timeout == after.timeout),
     ];

@@ -12,9 +12,10 @@ const EXPECTED: &str = "\"memory\", or the address of a server, such as \"redis:
 
 /// The store that a file names.
 #[derive(Clone)]
-pub(super) enum StoreChoice {
-    Memory,
-    Redis { url: String, prefix: String },
+pub(super) struct StoreChoice {
+    /// `None` for the memory of this process.
+    pub(super) url: Option<String>,
+    pub(super) prefix: String,
 }
 
 impl StoreChoice {
@@ -28,35 +29,25 @@ impl StoreChoice {
             "store = \"memory\", or \"redis://127.0.0.1:6379\" for one count of a whole fleet",
         )?;
         let address = Hidden::read(field, environment, EXPECTED)?;
+        let prefix = prefix.to_owned();
         if address.text() == "memory" {
-            return Ok(Self::Memory);
+            return Ok(Self { url: None, prefix });
         }
         if !address.text().contains("://") {
             return Err(address.expected("no store has this name", EXPECTED));
         }
         // The store knows which servers there are and how to write them.
-        if let Err(error) = redis(address.text(), prefix).connect_lazy() {
+        if let Err(error) = redis(address.text(), &prefix).connect_lazy() {
             return Err(address.refuse(reason(&error)));
         }
-        Ok(Self::Redis {
-            url: address.into_text(),
-            prefix: prefix.to_owned(),
-        })
+        let url = Some(address.into_text());
+        Ok(Self { url, prefix })
     }
 
-    /// `None` for the memory of this process.
-    pub(super) fn address(&self) -> Option<&str> {
-        match self {
-            Self::Memory => None,
-            Self::Redis { url, .. } => Some(url),
-        }
-    }
-
-    pub(super) fn prefix(&self) -> Option<&str> {
-        match self {
-            Self::Memory => None,
-            Self::Redis { prefix, .. } => Some(prefix),
-        }
+    /// The store to connect to; `None` for the memory of this process.
+    pub(super) fn redis(&self) -> Option<RedisStoreBuilder> {
+        let url = self.url.as_ref()?;
+        Some(redis(url, &self.prefix))
     }
 }
 
@@ -72,7 +63,7 @@ fn prefix<'t>(fields: &Fields<'t>) -> Result<&'t str, FileError> {
     }
 }
 
-pub(super) fn redis(url: &str, prefix: &str) -> RedisStoreBuilder {
+fn redis(url: &str, prefix: &str) -> RedisStoreBuilder {
     RedisStore::builder(url).prefix(prefix)
 }
 

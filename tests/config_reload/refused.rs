@@ -30,6 +30,8 @@ async fn a_setting_that_cannot_change_is_refused_with_its_line_and_nothing_else_
     for (before, after, line, field) in [
         ("timeout = \"50ms\"", "timeout = \"60ms\"", 2, "timeout"),
         ("timeout = \"60ms\"", "", 1, "timeout"),
+        // Also of a file that is tried in memory.
+        ("prefix = \"shop\"", "prefix = \"other\"", 2, "prefix"),
         ("", "secret = { env = \"CARGO_PKG_NAME\" }", 2, "secret"),
         (
             "secret = { env = \"CARGO_PKG_NAME\" }",
