@@ -116,8 +116,8 @@ impl Policy {
         self
     }
 
-    /// Sets the requests that the policy applies to. Called several times, it applies to all of
-    /// these.
+    /// Sets the requests that the policy applies to. Called several times, it applies to what
+    /// any of them matches.
     #[must_use]
     pub fn on(mut self, requests: impl RequestMatcher) -> Self {
         self.on.push(Arc::new(requests));
@@ -125,7 +125,7 @@ impl Policy {
     }
 
     /// Sets how many permits each request costs: 1 by default, at least 1, and at most what the
-    /// limit ever holds.
+    /// limit ever holds. [`cost_by`](Self::cost_by) reads it from each request.
     #[must_use]
     pub fn cost(mut self, permits: u32) -> Self {
         self.cost = Cost::Fixed(permits);
@@ -143,6 +143,10 @@ impl Policy {
     }
 
     /// Chooses the limit of each request, for example by the tier of its user.
+    ///
+    /// It is asked in the course of the request and cannot wait. If it takes a query to know the
+    /// tier, middleware outside of the layer asks, and leaves the answer in the request's
+    /// extensions.
     ///
     /// What a key has used stays used when its limit changes: as the number of permits taken within
     /// the window or, if permits come back one by one ([`gcra`](Limit::gcra),

@@ -21,6 +21,9 @@ mod several;
 pub(crate) use host::canonical as canonical_host;
 
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
+///
+/// The parameter of a closure needs this type, `|request: &RequestHead<'_>|`: without it the
+/// compiler takes the closure for one of a single lifetime, and says that it is not general enough.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
@@ -149,8 +152,8 @@ pub trait AddressExtractor: Send + Sync + 'static {
     ///
     /// [`KeyError::Missing`] when nobody said: then it is in no list. [`KeyError::Malformed`] when
     /// what was said cannot be read, by which a client could hide: where addresses are denied, such
-    /// a request is answered with 400. [`KeyError::Misconfigured`] when the server does not provide what it takes: such a request
-    /// is answered with 500.
+    /// a request is answered with 400. [`KeyError::Misconfigured`] when the server does not provide
+    /// what it takes: such a request is answered with 500.
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
 
     /// Whether all of these addresses are those of proxies that it trusts, so that no request is

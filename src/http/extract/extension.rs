@@ -44,6 +44,27 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 /// [`Key::user`] keeps users apart from anything else with the same numbers or names: a list that
 /// refuses user 7 does not refuse order 7 under another policy.
 ///
+/// Requests without a user share one quota unless the policy says otherwise. To limit
+/// them by their address instead:
+///
+/// ```
+/// use tower_throttle::{ClientAddr, Extension, Key, Limit, MINUTE, OnMissingKey, Policy};
+/// use tower_throttle::RequestHead;
+///
+/// #[derive(Clone)]
+/// struct UserId(u64);
+///
+/// let policies = [
+///     Policy::new("user", Limit::gcra(600, MINUTE))
+///         .by(Extension::with(|user: &UserId| Key::user(user.0)))
+///         .on_missing_key(OnMissingKey::Skip),
+///     Policy::new("anonymous", Limit::gcra(60, MINUTE))
+///         .by(ClientAddr::x_forwarded_for(["10.0.0.0/8"])?)
+///         .on(|request: &RequestHead<'_>| request.extensions.get::<UserId>().is_none()),
+/// ];
+/// # Ok::<(), tower_throttle::ConfigError>(())
+/// ```
+///
 /// Consecutive policies that are given clones of one `Extension` read the request once.
 pub struct Extension<T> {
     read: Arc<Read<T>>,
