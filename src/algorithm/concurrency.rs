@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::counting::{fits, padded, remaining};
-use super::{Action, Arguments, LeaseId, Left, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Arithmetic, LeaseId, Left, Reading, Share, Take};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -118,7 +118,7 @@ impl State {
     }
 }
 
-impl Twin for Concurrency {
+impl Arithmetic for Concurrency {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {

@@ -5,7 +5,7 @@
 //! once.
 
 use super::counting::{added, fits, padded, remaining};
-use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::decision::Decision;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -58,7 +58,7 @@ impl FixedWindow {
     }
 }
 
-impl Twin for FixedWindow {
+impl Arithmetic for FixedWindow {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {

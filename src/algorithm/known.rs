@@ -1,6 +1,6 @@
 //! `Known`: what a decision that has taken nothing tells about its key from then on.
 
-use super::{Action, Algorithm, Reading, Take, Twin as _, Which, twin};
+use super::{Action, Algorithm, Arithmetic as _, Reading, Take, Which, arithmetic};
 use crate::decision::{Decision, Outcome};
 use crate::time::Micros;
 
@@ -35,7 +35,7 @@ impl Known {
             reading: Reading {
                 fits,
                 wait,
-                level: twin!(&algorithm.0, twin => twin.level(decision)),
+                level: arithmetic!(&algorithm.0, it => it.level(decision)),
                 at: decision.receipt.at,
             },
         })
@@ -53,7 +53,7 @@ impl Known {
             return None;
         }
         let (reading, cost) = (&self.reading, self.cost);
-        let mut later = twin!(&algorithm.0, twin => twin.later(reading, cost, elapsed, take))?;
+        let mut later = arithmetic!(&algorithm.0, it => it.later(reading, cost, elapsed, take))?;
         if algorithm.never_fits(take) {
             later.wait = NEVER;
         }

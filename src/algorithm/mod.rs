@@ -11,6 +11,7 @@ use crate::decision::Decision;
 use crate::time::Micros;
 
 mod action;
+mod arithmetic;
 mod concurrency;
 mod counting;
 mod debt;
@@ -31,9 +32,9 @@ mod sound;
 mod span;
 mod state;
 mod token_bucket;
-mod twin;
 
 pub use self::action::{Action, LeaseId, Patience, Take};
+use self::arithmetic::{Arithmetic, Left, arithmetic, arithmetic_with_state, commit, read};
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
 pub(crate) use self::plain::PlainTake;
@@ -47,7 +48,6 @@ pub(crate) use self::question::{decide_alone, decide_denied};
 use self::share::Share;
 use self::state::Remembered;
 pub use self::state::State;
-use self::twin::{Left, Twin, commit, read, twin, twin_with_state};
 
 /// A limit that was found sound, ready to judge. Made from a [`Limit`](crate::Limit) or a [`Penalty`] by
 /// `TryFrom`.
@@ -126,10 +126,10 @@ impl Algorithm {
     ///
     /// A state of another algorithm reads as untouched.
     pub fn read(&self, state: &State, now: Micros, action: &Action) -> Reading {
-        twin_with_state!(
+        arithmetic_with_state!(
             self,
             &state.0,
-            (twin, state) => read(twin, state, now, action),
+            (it, state) => read(it, state, now, action),
             self.read(&self.untouched(), now, action)
         )
     }
@@ -145,10 +145,10 @@ impl Algorithm {
         action: &Action,
         reading: Reading,
     ) -> Reading {
-        twin_with_state!(
+        arithmetic_with_state!(
             self,
             &mut state.0,
-            (twin, state) => commit(twin, state, now, action, reading),
+            (it, state) => commit(it, state, now, action, reading),
             {
                 *state = self.untouched();
                 self.commit(state, now, action, reading)
@@ -159,10 +159,10 @@ impl Algorithm {
     /// Decides the only check of a question, and carries it out if it fits.
     #[cfg(feature = "memory")]
     pub(crate) fn ask(&self, state: &mut State, now: Micros, action: &Action) -> Decision {
-        twin_with_state!(
+        arithmetic_with_state!(
             self,
             &mut state.0,
-            (twin, state) => twin.ask(state, now, action),
+            (it, state) => it.ask(state, now, action),
             {
                 *state = self.untouched();
                 self.ask(state, now, action)
@@ -173,38 +173,38 @@ impl Algorithm {
     /// Turns the reading into the answer; `committed` says whether the action was carried out,
     /// which requires that every check of the request fits.
     pub(crate) fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
-        twin!(&self.0, twin => twin.decide(reading, action, committed))
+        arithmetic!(&self.0, it => it.decide(reading, action, committed))
     }
 
     /// What is read after this many permits were taken at the same instant. Only for a take that
     /// fits at once both before and after them, and is not the first.
     #[cfg(feature = "redis")]
     pub(crate) fn behind(&self, reading: &Reading, permits: u32) -> Reading {
-        twin!(&self.0, twin => twin.behind(reading, permits))
+        arithmetic!(&self.0, it => it.behind(reading, permits))
     }
 
     /// Whether waiting does not help, whatever the state.
     pub(crate) fn never_fits(&self, take: &Take) -> bool {
-        twin!(&self.0, twin => decide::never_fits(twin, take))
+        arithmetic!(&self.0, it => decide::never_fits(it, take))
     }
 
     /// Whether it counts the denials of the check before it.
     pub(crate) fn is_penalty(&self) -> bool {
-        const fn is_penalty<T: Twin>(_: &T) -> bool {
+        const fn is_penalty<T: Arithmetic>(_: &T) -> bool {
             T::IS_PENALTY
         }
-        twin!(&self.0, twin => is_penalty(twin))
+        arithmetic!(&self.0, it => is_penalty(it))
     }
 
     /// The permits given in each window, and the window's length; no length for an algorithm that
     /// knows no window.
     pub fn quota(&self) -> (u32, Micros) {
-        twin!(&self.0, twin => twin.quota())
+        arithmetic!(&self.0, it => it.quota())
     }
 
     /// The most permits that there ever are at once; a higher cost never fits.
     pub fn capacity(&self) -> u32 {
-        twin!(&self.0, twin => twin.capacity())
+        arithmetic!(&self.0, it => it.capacity())
     }
 
     /// The name that the algorithm's file, its script and its place in stored keys bear.
@@ -239,10 +239,10 @@ impl Algorithm {
 
     /// Whether permits can be taken before they are there, so that a caller may wait for them.
     pub fn can_wait(&self) -> bool {
-        const fn can_wait<T: Twin>(_: &T) -> bool {
+        const fn can_wait<T: Arithmetic>(_: &T) -> bool {
             T::CAN_WAIT
         }
-        twin!(&self.0, twin => can_wait(twin))
+        arithmetic!(&self.0, it => can_wait(it))
     }
 
     /// The arithmetic of an algorithm that counts in debt.
@@ -261,7 +261,7 @@ impl Algorithm {
 
     /// Whether it holds up what it allows even if the caller did not ask to wait.
     pub(crate) fn queues(&self) -> bool {
-        twin!(&self.0, twin => twin.queues())
+        arithmetic!(&self.0, it => it.queues())
     }
 
     /// Whether this take is held up rather than denied.
@@ -317,7 +317,7 @@ impl Algorithm {
         expect(dead_code, reason = "scripts take them")
     )]
     pub(crate) fn arguments(&self, action: &Action) -> Arguments {
-        twin!(&self.0, twin => twin.arguments(action))
+        arithmetic!(&self.0, it => it.arguments(action))
     }
 }
 

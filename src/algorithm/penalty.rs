@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::counting::padded;
-use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::error::ConfigError;
 use crate::limit::sound_time;
 use crate::time::Micros;
@@ -132,7 +132,7 @@ impl PenaltyBox {
     }
 }
 
-impl Twin for PenaltyBox {
+impl Arithmetic for PenaltyBox {
     type State = State;
     const IS_PENALTY: bool = true;
 

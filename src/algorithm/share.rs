@@ -1,6 +1,6 @@
 //! A share of a limit: what one process grants by itself while the common store is away.
 
-use super::{Algorithm, Twin as _, Which, twin};
+use super::{Algorithm, Arithmetic as _, Which, arithmetic};
 
 /// A fraction of every number of permits.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl Algorithm {
     #[must_use]
     pub fn scaled(&self, share: f64) -> Self {
         let mut scaled = *self;
-        twin!(&mut scaled.0, twin => twin.scale(Share(share)));
+        arithmetic!(&mut scaled.0, it => it.scale(Share(share)));
         scaled
     }
 

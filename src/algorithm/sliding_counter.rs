@@ -6,7 +6,7 @@
 //! rounded up: as if those permits had been taken evenly.
 
 use super::counting::{added, fits, remaining, window_arguments};
-use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -171,7 +171,7 @@ fn multiply_divide(a: u64, b: u64, c: u64) -> (u64, bool) {
     (whole, product % c > 0)
 }
 
-impl Twin for SlidingCounter {
+impl Arithmetic for SlidingCounter {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {

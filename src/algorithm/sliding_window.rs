@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::counting::{added, fits, padded, remaining, until_forgotten};
-use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -110,7 +110,7 @@ impl State {
     }
 }
 
-impl Twin for SlidingWindow {
+impl Arithmetic for SlidingWindow {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {

@@ -1,6 +1,6 @@
 //! `State`: what is remembered of one key.
 
-use super::twin::Twin;
+use super::arithmetic::Arithmetic;
 use super::{
     concurrency, debt, fixed_window, penalty, sliding_counter, sliding_log, sliding_window,
 };

@@ -16,7 +16,7 @@ use super::support::asking::GO_ALONE;
 use super::support::drawn::drawn;
 use super::support::history::Time;
 use super::support::redis::Server;
-use super::{Timed, Twins, answer, wanted};
+use super::{Algorithms, Timed, answer, wanted};
 
 /// The last of them share a trip.
 const SUBJECTS: usize = GO_ALONE + 6;
@@ -164,10 +164,15 @@ impl<'a> Course<'a> {
     }
 
     /// Each key of a subject, and how long until the last of its states is untouched.
-    fn keys(&self, subject: usize, twins: &mut Twins, now: Micros) -> [(String, Duration); 2] {
+    fn keys(
+        &self,
+        subject: usize,
+        algorithms: &mut Algorithms,
+        now: Micros,
+    ) -> [(String, Duration); 2] {
         let resets = [0, 1, 2].map(|place| {
             let look = self.check(place, subject, Action::look(), false);
-            twins.ask(&[look], now)[0].reset_after()
+            algorithms.ask(&[look], now)[0].reset_after()
         });
         let first = resets[0].max(resets[1]);
         let key = |at: usize| match self.taking.in_group[at] {
@@ -222,7 +227,7 @@ fn assert_expiry(server: &Server, keys: Vec<(String, Duration)>, now: Micros) {
 async fn tell(taking: &Taking, number: u64, timed: &Timed, server: &Server) {
     let clock = &timed.clock;
     clock.set(ManualClock::new().now());
-    let mut twins = Twins::default();
+    let mut algorithms = Algorithms::default();
     let mut course = Course::of(taking, number);
     let mut last: Option<Decisions> = None;
     for (position, step) in taking.steps.iter().enumerate() {
@@ -237,7 +242,7 @@ async fn tell(taking: &Taking, number: u64, timed: &Timed, server: &Server) {
         let asked = (0..SUBJECTS).map(|subject| course.asked(step, subject));
         let asked: Vec<_> = asked.collect();
         let each = || asked.iter().flat_map(|checks| repeat_n(checks, step.times));
-        let expected: Vec<_> = each().map(|checks| twins.ask(checks, now)).collect();
+        let expected: Vec<_> = each().map(|checks| algorithms.ask(checks, now)).collect();
         let found = join_all(each().map(|checks| answer(&timed.store, checks))).await;
         // Of those who ask for the same, any may have come first.
         let sorted = |decisions: &[Decisions]| {
@@ -250,14 +255,14 @@ async fn tell(taking: &Taking, number: u64, timed: &Timed, server: &Server) {
             let case = || format!("step {position}, subject {subject} of {taking:#?}");
             assert_eq!(sorted(found), sorted(expected), "{}", case());
         }
-        let keys = (0..SUBJECTS).flat_map(|subject| course.keys(subject, &mut twins, now));
+        let keys = (0..SUBJECTS).flat_map(|subject| course.keys(subject, &mut algorithms, now));
         assert_expiry(server, keys.collect(), now);
         last = Some(expected[0].clone());
     }
 }
 
 #[test]
-fn takes_for_good_are_answered_as_the_twins_do_and_expire_with_the_second_in_which_they_are_paid() {
+fn takes_for_good_are_answered_as_specified_and_expire_with_the_second_in_which_they_are_paid() {
     let (runtime, server, timed) = Timed::alone();
     for (number, taking) in (0..wanted().div_ceil(50)).zip(drawn(takings())) {
         runtime.block_on(tell(&taking, number, &timed, &server));

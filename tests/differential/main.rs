@@ -29,9 +29,9 @@ use tower_throttle::{
 
 /// The specification: a map of states, and the algorithms over it.
 #[derive(Default)]
-struct Twins(HashMap<(u128, &'static str, u128), State>);
+struct Algorithms(HashMap<(u128, &'static str, u128), State>);
 
-impl Twins {
+impl Algorithms {
     fn ask(&mut self, checks: &[Check<'_>], now: Micros) -> Decisions {
         let asked = checks.iter().map(Check::ask);
         let mut readings: Vec<_> = checks
@@ -146,7 +146,7 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, S
     let clock = &redis.clock;
     clock.set(ManualClock::new().now());
     let memory = MemoryStore::builder().clock(clock.clone()).build();
-    let mut twins = Twins::default();
+    let mut algorithms = Algorithms::default();
     let mut course = Course::of(&history);
     let mut last: Option<Decisions> = None;
     let mut latest = clock.now();
@@ -160,7 +160,7 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, S
         if checks.is_empty() {
             continue;
         }
-        let expected = twins.ask(&checks, clock.now());
+        let expected = algorithms.ask(&checks, clock.now());
         latest = latest.max(clock.now());
         // The memory store has forgotten states that have long expired: no clock brings them back.
         let stepped_back = latest.saturating_sub(clock.now());
@@ -177,7 +177,7 @@ async fn run(history: History, redis: Arc<Timed>, number: u64) -> Result<Seen, S
             };
             if found != expected && remembers {
                 return Err(format!(
-                    "step {position} at {:?}:\n{checks:#?}\ntwins: {expected:?}\n{name}: {found:?}",
+                    "step {position} at {:?}:\n{checks:#?}\nalgorithms: {expected:?}\n{name}: {found:?}",
                     clock.now()
                 ));
             }
@@ -197,7 +197,7 @@ fn wanted() -> u64 {
 }
 
 #[test]
-fn twins_memory_and_redis_decide_every_history_alike() {
+fn algorithms_memory_and_redis_decide_every_history_alike() {
     let wanted = wanted();
     let server = Server::start();
     let runtime = Builder::new_multi_thread()

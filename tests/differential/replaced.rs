@@ -14,7 +14,7 @@ use tower_throttle::{
     PolicyId, RedisStore, SECOND, Subject,
 };
 
-use super::{Timed, Twins, answer, wanted};
+use super::{Algorithms, Timed, answer, wanted};
 
 const PERMITS: u32 = 10_000;
 const LONGEST: Duration = HOUR;
@@ -93,7 +93,7 @@ struct Place {
     clock: ManualClock,
     redis: RedisStore,
     memory: MemoryStore,
-    twins: Twins,
+    algorithms: Algorithms,
     number: u64,
 }
 
@@ -109,7 +109,7 @@ impl Place {
                 Algorithm::try_from(limit).unwrap(),
                 action,
             );
-            let expected = self.twins.ask(&[check], self.clock.now());
+            let expected = self.algorithms.ask(&[check], self.clock.now());
             assert_eq!(answer(&self.memory, &[check]).await, expected, "{action:?}");
             assert_eq!(answer(&self.redis, &[check]).await, expected, "{action:?}");
             decisions.push(expected[0]);
@@ -190,7 +190,7 @@ fn permits_used_under_new_rules_stay_used_when_old_ones_give_back() {
         let mut place = Place {
             redis: store.clone(),
             memory: MemoryStore::builder().clock(clock.clone()).build(),
-            twins: Twins::default(),
+            algorithms: Algorithms::default(),
             clock: clock.clone(),
             number: number.get(),
         };

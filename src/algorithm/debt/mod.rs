@@ -6,7 +6,7 @@
 
 use super::action::{Action, Patience, Take};
 use super::span::{Interval, Span};
-use super::{Arguments, Left, Reading, Share, Twin, decide};
+use super::{Arguments, Arithmetic, Left, Reading, Share, decide};
 use crate::decision::{Decision, Receipt};
 use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
@@ -226,7 +226,7 @@ impl Debt {
     }
 }
 
-impl Twin for Debt {
+impl Arithmetic for Debt {
     type State = State;
     const CAN_WAIT: bool = true;
 

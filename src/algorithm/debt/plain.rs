@@ -119,7 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::algorithm::{Twin as _, decide, gcra};
+    use crate::algorithm::{Arithmetic as _, decide, gcra};
     use crate::limit::Limit;
     use crate::time::DAY;
 

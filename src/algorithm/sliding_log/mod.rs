@@ -6,7 +6,7 @@
 //! entries are never summed.
 
 use super::counting::{added, fits, remaining, until_forgotten, window_arguments};
-use super::{Action, Arguments, Left, Reading, Share, Take, Twin};
+use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 
@@ -100,7 +100,7 @@ impl SlidingLog {
     }
 }
 
-impl Twin for SlidingLog {
+impl Arithmetic for SlidingLog {
     type State = State;
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {

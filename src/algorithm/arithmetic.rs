@@ -1,4 +1,5 @@
-//! `Twin`: what each algorithm's file implements, and how [`Algorithm`](super::Algorithm) calls it.
+//! `Arithmetic`: what each algorithm's file implements, and how [`Algorithm`](super::Algorithm)
+//! calls it.
 
 use super::{Action, Arguments, Reading, Share, Take, decide};
 use crate::decision::Decision;
@@ -6,7 +7,7 @@ use crate::time::Micros;
 
 /// What one algorithm's file implements: the Rust counterpart of its script. Methods that
 /// [`Algorithm`](super::Algorithm) documents under the same name are not documented again.
-pub(super) trait Twin: Sized {
+pub(super) trait Arithmetic: Sized {
     type State: Default;
     const CAN_WAIT: bool = false;
     const IS_PENALTY: bool = false;
@@ -126,63 +127,67 @@ impl Left {
     }
 }
 
-/// Calls a method of the algorithm's [`Twin`].
-macro_rules! twin {
-    ($which:expr, $twin:ident => $call:expr) => {
+/// Calls a method of the algorithm's [`Arithmetic`].
+macro_rules! arithmetic {
+    ($which:expr, $it:ident => $call:expr) => {
         match $which {
-            Which::Gcra($twin) | Which::TokenBucket($twin) | Which::LeakyBucket($twin) => $call,
-            Which::FixedWindow($twin) => $call,
-            Which::SlidingLog($twin) => $call,
-            Which::SlidingWindow($twin) => $call,
-            Which::SlidingCounter($twin) => $call,
-            Which::Concurrency($twin) => $call,
-            Which::Penalty($twin) => $call,
+            Which::Gcra($it) | Which::TokenBucket($it) | Which::LeakyBucket($it) => $call,
+            Which::FixedWindow($it) => $call,
+            Which::SlidingLog($it) => $call,
+            Which::SlidingWindow($it) => $call,
+            Which::SlidingCounter($it) => $call,
+            Which::Concurrency($it) => $call,
+            Which::Penalty($it) => $call,
         }
     };
 }
 
-/// Calls a method of the algorithm's [`Twin`] with its own kind of state; `$other` if the state is
-/// of another algorithm.
-macro_rules! twin_with_state {
-    ($algorithm:expr, $remembered:expr, ($twin:ident, $state:ident) => $call:expr, $other:expr) => {
+/// The same with the algorithm's own kind of state; `$other` if the state is of another algorithm.
+macro_rules! arithmetic_with_state {
+    ($algorithm:expr, $remembered:expr, ($it:ident, $state:ident) => $call:expr, $other:expr) => {
         match (&$algorithm.0, $remembered) {
             (
-                Which::Gcra($twin) | Which::TokenBucket($twin) | Which::LeakyBucket($twin),
+                Which::Gcra($it) | Which::TokenBucket($it) | Which::LeakyBucket($it),
                 Remembered::Debt($state),
             ) => $call,
-            (Which::FixedWindow($twin), Remembered::FixedWindow($state)) => $call,
-            (Which::SlidingLog($twin), Remembered::SlidingLog($state)) => $call,
-            (Which::SlidingWindow($twin), Remembered::SlidingWindow($state)) => $call,
-            (Which::SlidingCounter($twin), Remembered::SlidingCounter($state)) => $call,
-            (Which::Concurrency($twin), Remembered::Concurrency($state)) => $call,
-            (Which::Penalty($twin), Remembered::Penalty($state)) => $call,
+            (Which::FixedWindow($it), Remembered::FixedWindow($state)) => $call,
+            (Which::SlidingLog($it), Remembered::SlidingLog($state)) => $call,
+            (Which::SlidingWindow($it), Remembered::SlidingWindow($state)) => $call,
+            (Which::SlidingCounter($it), Remembered::SlidingCounter($state)) => $call,
+            (Which::Concurrency($it), Remembered::Concurrency($state)) => $call,
+            (Which::Penalty($it), Remembered::Penalty($state)) => $call,
             _ => $other,
         }
     };
 }
 
-pub(super) use {twin, twin_with_state};
+pub(super) use {arithmetic, arithmetic_with_state};
 
 #[inline]
-pub(super) fn read<T: Twin>(twin: &T, state: &T::State, now: Micros, action: &Action) -> Reading {
+pub(super) fn read<T: Arithmetic>(
+    algorithm: &T,
+    state: &T::State,
+    now: Micros,
+    action: &Action,
+) -> Reading {
     match action {
-        Action::Take(take) => twin.read(state, now, take),
-        Action::Charge(1..) => twin.read_to_charge(state, now),
-        _ => twin.read(state, now, &Take::look()),
+        Action::Take(take) => algorithm.read(state, now, take),
+        Action::Charge(1..) => algorithm.read_to_charge(state, now),
+        _ => algorithm.read(state, now, &Take::look()),
     }
 }
 
 #[inline]
-pub(super) fn commit<T: Twin>(
-    twin: &T,
+pub(super) fn commit<T: Arithmetic>(
+    algorithm: &T,
     state: &mut T::State,
     now: Micros,
     action: &Action,
     reading: Reading,
 ) -> Reading {
-    twin.apply(state, now, action);
+    algorithm.apply(state, now, action);
     match action {
         Action::Take(_) | Action::Charge(_) => reading,
-        _ => read(twin, state, now, action),
+        _ => read(algorithm, state, now, action),
     }
 }
