@@ -16,7 +16,7 @@ use crate::algorithm::{Action, Take};
 use crate::decision::Decisions;
 use crate::mode::Mode;
 use crate::request::RequestHead;
-use crate::store::{Check, Trip};
+use crate::store::{Check, PendingDecisions};
 use crate::trace::Span;
 
 impl Limiter {
@@ -121,7 +121,7 @@ impl Limiter {
         drop(checks);
         Ok(match answered {
             Ok(read) => Judging::Done(read),
-            Err(trip) => Judging::Asked(self.pending(asked, taken, trip)),
+            Err(decisions) => Judging::Asked(self.pending(asked, taken, decisions)),
         })
     }
 
@@ -146,14 +146,19 @@ impl Limiter {
 
     // Out of line: a store that answers from memory never needs it.
     #[inline(never)]
-    fn pending(&self, asked: Asked, taken: TakenByRequest, trip: Pin<Box<Trip>>) -> PendingVerdict {
+    fn pending(
+        &self,
+        asked: Asked,
+        taken: TakenByRequest,
+        decisions: Pin<Box<PendingDecisions>>,
+    ) -> PendingVerdict {
         PendingVerdict {
             limiter: self.clone(),
             asking: Some(Asking {
                 span: Span::asking(asked.each.len()),
                 asked: asked.kept(),
                 taken,
-                trip,
+                decisions,
                 is_sent: false,
             }),
         }
@@ -188,7 +193,7 @@ struct Asking {
     span: Span,
     asked: Asked,
     taken: TakenByRequest,
-    trip: Pin<Box<Trip>>,
+    decisions: Pin<Box<PendingDecisions>>,
     /// Whether the store may have been asked.
     is_sent: bool,
 }
@@ -207,7 +212,7 @@ impl Asking {
             read(judged)
         };
         let read = |answers: &Decisions| asked.judged(limiter, taken.take(), answers, read);
-        span.in_scope(|| self.trip.as_mut().poll_and_read(cx, read))
+        span.in_scope(|| self.decisions.as_mut().poll_and_read(cx, read))
     }
 }
 
@@ -238,7 +243,7 @@ impl Drop for PendingVerdict {
             }
             return;
         }
-        if asking.trip.is_over() {
+        if asking.decisions.is_over() {
             return;
         }
         let taken = asking.taken.as_ref();

@@ -13,7 +13,7 @@ use crate::error::CheckError;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
-use crate::store::{self, Check};
+use crate::store::{Check, PendingDecisions};
 
 /// What one policy decides. A decision from memory is there before anything is awaited; the state
 /// for waiting is made only for a round trip.
@@ -29,7 +29,7 @@ pub(super) struct Pending {
     limiter: Limiter,
     policy: Arc<ReadyPolicy>,
     terms: Terms,
-    trip: Pin<Box<store::Trip>>,
+    decisions: Pin<Box<PendingDecisions>>,
 }
 
 /// What is needed to read the answer to a question for permits.
@@ -48,7 +48,7 @@ impl Future for Pending {
         let this = self.get_mut();
         let read =
             |decisions: &Decisions| this.limiter.decided(&this.policy, this.terms, decisions);
-        this.trip.as_mut().poll_and_read(cx, read)
+        this.decisions.as_mut().poll_and_read(cx, read)
     }
 }
 
@@ -79,18 +79,23 @@ impl Limiter {
         let read = |decisions: &Decisions| Reply::Decided(self.decided(policy, terms, decisions));
         match self.0.store.ask_and_read(checks, read) {
             Ok(reply) => reply,
-            Err(trip) => self.asked(policy, terms, trip),
+            Err(decisions) => self.asked(policy, terms, decisions),
         }
     }
 
-    // Out of line, so that a decision and a trip do not share a stack frame.
+    // Out of line, so that a decision and its future do not share a stack frame.
     #[inline(never)]
-    fn asked(&self, policy: &Arc<ReadyPolicy>, terms: Terms, trip: Pin<Box<store::Trip>>) -> Reply {
+    fn asked(
+        &self,
+        policy: &Arc<ReadyPolicy>,
+        terms: Terms,
+        decisions: Pin<Box<PendingDecisions>>,
+    ) -> Reply {
         Reply::Pending(Pending {
             limiter: self.clone(),
             policy: Arc::clone(policy),
             terms,
-            trip,
+            decisions,
         })
     }
 

@@ -32,7 +32,7 @@ pub(crate) use begun::go_on;
 pub use check::Check;
 pub use deny_cache::DenyCache;
 pub use failover::FailureMode;
-pub(crate) use failover::{Failover, Trip};
+pub(crate) use failover::{Failover, PendingDecisions};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub use policy_id::PolicyId;
 pub(crate) use quota::Leased;

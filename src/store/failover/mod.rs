@@ -23,11 +23,11 @@ mod fallback;
 #[cfg(feature = "memory")]
 mod local;
 mod mode;
-mod trip;
+mod pending;
 mod watch;
 
 pub use self::mode::FailureMode;
-pub(crate) use self::trip::Trip;
+pub(crate) use self::pending::PendingDecisions;
 
 /// Puts the deadline, the circuit breaker and the failure modes around a store.
 pub(crate) struct Failover {
@@ -50,13 +50,13 @@ impl Failover {
     }
 
     /// Asks, and passes the decisions to `read` where the store has put them: moving them would
-    /// copy room for several. Returns the trip if they are in flight.
+    /// copy room for several. Returns the future of those that are in flight.
     #[inline]
     pub(crate) fn ask_and_read<T>(
         &self,
         checks: &[Check<'_>],
         read: impl FnOnce(&Decisions) -> T,
-    ) -> Result<T, Pin<Box<Trip>>> {
+    ) -> Result<T, Pin<Box<PendingDecisions>>> {
         let decided = match self.pass_at_once() {
             Some(pass) => {
                 let answer = self.inner.ask(checks);
@@ -146,8 +146,8 @@ impl Failover {
         checks: &[Check<'_>],
         admission: Admission,
         answer: PendingAnswer,
-    ) -> Pin<Box<Trip>> {
-        Box::pin(Trip {
+    ) -> Pin<Box<PendingDecisions>> {
+        Box::pin(PendingDecisions {
             answer,
             checks: of_each(checks, OwnedCheck::of),
             fallback: self.fallback.hold(),
@@ -174,15 +174,15 @@ impl Failover {
     }
 }
 
-/// The decisions, or the trip that will bring them.
-type Asked = Result<Decisions, Pin<Box<Trip>>>;
+/// The decisions, or the future of them.
+type Asked = Result<Decisions, Pin<Box<PendingDecisions>>>;
 
 impl Store for Failover {
     /// Always answers `Ok`: an error becomes each check's own failure mode.
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         match self.ask_and_read(checks, Decisions::clone) {
             Ok(decisions) => Answer::Ready(Ok(decisions)),
-            Err(trip) => Answer::Pending(trip),
+            Err(pending) => Answer::Pending(pending),
         }
     }
 }

@@ -88,7 +88,7 @@ enum LateChecks {
     Passengers,
 }
 
-/// A trip in flight.
+/// What a stop knows of a trip in flight.
 struct Trip {
     number: TripNumber,
     /// Whether only its caller notices that it is back.

@@ -1,4 +1,4 @@
-//! A question in flight, until it is answered or its deadline passes.
+//! `PendingDecisions`: a question in flight, until it is answered or its deadline passes.
 
 use std::future::{Future, pending};
 use std::mem;
@@ -22,7 +22,7 @@ use crate::store::owned::{OwnedCheck, question};
 
 pin_project! {
     /// A question in flight. It never fails: an error becomes each check's own failure mode.
-    pub(crate) struct Trip {
+    pub(crate) struct PendingDecisions {
         pub(super) answer: PendingAnswer,
         // Kept in case there is no answer.
         pub(super) checks: SmallVec<[OwnedCheck; 1]>,
@@ -37,7 +37,7 @@ pin_project! {
         pub(super) is_over: bool,
     }
 
-    impl PinnedDrop for Trip {
+    impl PinnedDrop for PendingDecisions {
         /// A question goes on without its caller. If it ended with them, callers that go away could
         /// have the store asked without bound, keep its denials from being remembered, and keep the
         /// breaker open.
@@ -49,7 +49,7 @@ pin_project! {
                 && let Some(ticket) = this.ticket.handed_on()
                 && let Ok(runtime) = Handle::try_current()
             {
-                let left = Trip {
+                let left = PendingDecisions {
                     answer: mem::replace(this.answer, Box::pin(pending())),
                     checks: mem::take(this.checks),
                     fallback: this.fallback.clone(),
@@ -65,7 +65,7 @@ pin_project! {
     }
 }
 
-impl Trip {
+impl PendingDecisions {
     /// Whether there is nothing more to wait for.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over
@@ -112,7 +112,7 @@ impl Trip {
     }
 }
 
-impl Future for Trip {
+impl Future for PendingDecisions {
     type Output = Result<Decisions, StoreError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
