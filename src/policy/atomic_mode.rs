@@ -13,9 +13,7 @@ impl AtomicMode {
     }
 
     pub(super) fn get(&self) -> Mode {
-        let number = self.0.load(Ordering::Relaxed);
-        let mut modes = Mode::ALL.iter().copied();
-        modes.find(|mode| *mode as u8 == number).unwrap_or_default()
+        Mode::EACH[usize::from(self.0.load(Ordering::Relaxed))]
     }
 
     pub(super) fn set(&self, mode: Mode) {

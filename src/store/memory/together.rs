@@ -71,11 +71,7 @@ impl<'a> Together<'a> {
             self.let_in_each(&committed, false);
         }
         without_room.extend(self.let_in_each(&committed, true));
-        for (position, _) in committed
-            .iter()
-            .enumerate()
-            .filter(|(_, committed)| **committed)
-        {
+        for position in (0..readings.len()).filter(|&position| committed[position]) {
             readings[position] = self.commit(position, readings[position]);
         }
         let mut decisions = decide(self.asks(), &readings);
@@ -105,18 +101,14 @@ impl<'a> Together<'a> {
     }
 
     fn read(&mut self, position: usize) -> Reading {
-        let (
-            Check {
-                algorithm, action, ..
-            },
-            now,
-        ) = (&self.checks[position], self.now);
+        let (check, now) = (&self.checks[position], self.now);
+        let algorithm = &check.algorithm;
         match self.find(position) {
             Some(slot) => {
                 slot.used();
-                algorithm.read(&slot.state, now, action)
+                algorithm.read(&slot.state, now, &check.action)
             }
-            None => algorithm.read(&algorithm.untouched(), now, action),
+            None => algorithm.read(&algorithm.untouched(), now, &check.action),
         }
     }
 
@@ -171,14 +163,12 @@ impl<'a> Together<'a> {
     }
 
     fn commit(&mut self, position: usize, reading: Reading) -> Reading {
-        let (
-            Check {
-                algorithm, action, ..
-            },
-            now,
-        ) = (&self.checks[position], self.now);
+        let (check, now) = (&self.checks[position], self.now);
         match self.find(position) {
-            Some(slot) => algorithm.commit(&mut slot.state, now, action, reading),
+            Some(slot) => {
+                let algorithm = &check.algorithm;
+                algorithm.commit(&mut slot.state, now, &check.action, reading)
+            }
             None => reading,
         }
     }
