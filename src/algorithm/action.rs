@@ -24,7 +24,7 @@ pub enum Action {
         taken_at: Option<Micros>,
     },
     /// Gives back of what a decision took. What has come back by itself since is not given back
-    /// once more; of a debt, what would have if nothing else had been given back.
+    /// once more; for a debt, what would have if nothing else had been given back.
     Refund {
         /// How many.
         permits: u32,
@@ -39,8 +39,9 @@ pub enum Action {
         /// The receipt of the decision that took them.
         receipt: Receipt,
     },
-    /// Gives back what a decision took that may hold up others: as a refund, unless somebody has taken permits
-    /// since and anybody may be waiting for theirs. The same as a credit for an algorithm that lets nobody wait.
+    /// Gives back what a decision took that may hold up others: as a refund, unless somebody has
+    /// taken permits since and anybody may be waiting for theirs. The same as a credit for an
+    /// algorithm that lets nobody wait.
     Withdraw {
         /// How many.
         permits: u32,

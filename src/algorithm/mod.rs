@@ -49,8 +49,8 @@ use self::share::Share;
 use self::state::Remembered;
 pub use self::state::State;
 
-/// A limit that was found sound, ready to judge. Made from a [`Limit`](crate::Limit) or a [`Penalty`] by
-/// `TryFrom`.
+/// A limit that was found sound, ready to judge. Made from a [`Limit`](crate::Limit) or a
+/// [`Penalty`] by `TryFrom`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm(Which);
 
@@ -92,8 +92,8 @@ pub(crate) type Arguments = [u64; MOST_ARGUMENTS];
 pub(crate) const MOST_ARGUMENTS: usize = 8;
 
 impl Reading {
-    /// Of a store that reads where its states are, as the scripts do: what they reply, in their order, and
-    /// the instant.
+    /// A reading that a store has made where its states are, as the scripts do: what they reply, in
+    /// their order, and the instant.
     pub const fn new(fits: bool, wait: Micros, level: [u64; 2], at: Micros) -> Self {
         Self {
             fits,
@@ -284,7 +284,7 @@ impl Algorithm {
         }
     }
 
-    /// How long a lease lives unless it is renewed; `None` of an algorithm that has no leases.
+    /// How long a lease lives unless it is renewed; `None` for an algorithm that has no leases.
     pub fn lease(&self) -> Option<Micros> {
         match &self.0 {
             Which::Concurrency(concurrency) => Some(concurrency.lease()),

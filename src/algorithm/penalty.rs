@@ -15,12 +15,13 @@ use crate::time::Micros;
 /// A subject that is denied so often within a time is banned.
 ///
 /// The denial that brings a ban says so already. While a subject is banned all its requests are
-/// denied, but for those that cost nothing, and none of them is counted: hammering never makes a
+/// denied, except for those that cost nothing, and none of them is counted: hammering never makes a
 /// ban longer. The denials before a ban are forgotten with it.
 ///
-/// Where the limit denies for longer than the ban, that is the wait that is told. Of a
-/// [concurrency](crate::Limit::concurrency) limit headers tell the ban, and a decision by the store the time until
-/// leases lapse, if that is longer: one from [memory](crate::DenyCache) tells the ban alone.
+/// If the limit denies for longer than the ban, its wait is told. Under a
+/// [concurrency](crate::Limit::concurrency) limit, headers tell the ban. A decision by the store then
+/// tells the time until leases lapse if that is longer, and one from [memory](crate::DenyCache) the
+/// ban alone.
 ///
 /// ```
 /// use tower_throttle::{HOUR, Header, Limit, MINUTE, PeerAddr, Penalty, Policy};

@@ -25,7 +25,7 @@ impl Algorithm {
 impl TryFrom<&Limit> for Algorithm {
     type Error = ConfigError;
 
-    /// Of a limit of one rate; [`Limit::rates`] takes others apart.
+    /// For a limit of one rate; [`Limit::rates`] takes others apart.
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@ use super::{
 };
 use crate::time::Micros;
 
-/// What is remembered of one key. [`Algorithm::untouched`](super::Algorithm::untouched) makes the first.
+/// What is remembered of one key. [`Algorithm::untouched`](super::Algorithm::untouched) makes the
+/// first.
 #[derive(Clone, Debug)]
 pub struct State(pub(super) Remembered);
 

@@ -86,8 +86,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached or refuses. Of the URL only the host and the port are shown: it may
-    /// hold a password.
+    /// When the store cannot be reached or refuses. Of the URL only the host and the port are
+    /// shown: it may hold a password.
     pub async fn connect(&self) -> Result<Limiter, StoreError> {
         match self.store.redis() {
             None => self.limiter(MemoryStore::new()),

@@ -29,7 +29,7 @@
 //! | field | means | absent |
 //! |---|---|---|
 //! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` (see [`RedisStore`](crate::RedisStore) for all addresses), or a variable that holds one, see below | an error |
-//! | `prefix` | the start of every key in Redis | the store's default |
+//! | `prefix` | the start of every key in Redis | `"throttle"` |
 //! | `secret` | a variable that holds what subjects are hashed with, see [`key_secret`] | they are hashed without |
 //! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |
 //! | `rejection` | the body of rejections: `"problem-json"`, `"plain-text"` | `"problem-json"` |
@@ -52,9 +52,10 @@
 //! secret = { env = "LIMITS_SECRET" }
 //! ```
 //!
-//! The variables of the environment are read with the file. One that is not set, empty or no UTF-8
-//! is an error, and what one holds is in no error, log or `Debug`, but for the host and the port of a server
-//! that cannot be connected to. An address without a password may stand in the file; the secret may not.
+//! The variables of the environment are read together with the file. One that is not set, empty or
+//! not UTF-8 is an error. No error, log or `Debug` shows a value, except for the host and the port of
+//! a server that cannot be reached. An address without a password may stand in the file; the secret
+//! may not.
 //!
 //! # `headers`
 //!
@@ -78,9 +79,9 @@
 //!
 //! An address or a range is that of the client, as `key = "client-addr"` reads it: one within the
 //! `trusted_proxies` is refused without `trusted_hops`, since no client has it. Values are those
-//! of a key that a policy has, `"header:<name>"`, `"host"` or `"user"`; they are looked up for requests that this
-//! policy is about, and for no others, unless it is off. [`Rules::deny`] and [`Rules::allow`] say what becomes of
-//! them.
+//! of a key that a policy has, `"header:<name>"`, `"host"` or `"user"`. They are looked up only for
+//! requests to which this policy applies, and not while it is off. [`Rules::deny`] and
+//! [`Rules::allow`] say what becomes of these clients.
 //!
 //! # Each `[[policy]]`
 //!
@@ -96,8 +97,8 @@
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
 //! | `lease` | concurrency: how long a request counts after its server was killed | `"30s"` |
 //! | `tiers` | other limits for requests in which a key has certain values, see below | all have the policy's |
-//! | `key` | whose quota: `"client-addr"`, `"peer"`, `"host"` (see [`Host`](crate::Host)), `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error, but of a policy that is on `"none"` |
-//! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"`; of a gRPC method without a method of HTTP, `"/package.Service/Method"`, see [`Route`](crate::Route). `"none"`: no layer judges by it, and handlers ask by it themselves, see [`NoRequest`](crate::NoRequest) | every request |
+//! | `key` | whose quota: `"client-addr"`, `"peer"`, `"host"` (see [`Host`](crate::Host)), `"header:<name>"`, `"user"` (a [`UserId`] extension), `"everybody"`; a list makes one key of all | an error, unless the policy is on `"none"` |
+//! | `on` | a route or a list: `"POST /login"`, `"/api/{*rest}"`; a gRPC method is written without an HTTP method, `"/package.Service/Method"`, see [`Route`](crate::Route). `"none"`: no layer applies it, and handlers ask it themselves, see [`NoRequest`](crate::NoRequest) | every request |
 //! | `cost` | permits for each request, or `"header:<name>"` to read them | `1` |
 //! | `count_status` | only requests that are answered with this HTTP status count: `401`, or a list | every request counts |
 //! | `count_grpc_status` | only gRPC calls whose method returns this status count, not those that fail in the stream of an answer, see [`ResponseHead::grpc_status`](crate::ResponseHead::grpc_status): `16`, or a list; beside `count_status`, either | every request counts |
@@ -178,11 +179,11 @@
 //! [`ConfigFile::on_reload`], to [`WatchedConfig::last_error`] and, with the feature `tracing`, to
 //! the log. The next change is looked at as any other.
 //!
-//! The file is found changed when its text is another, whoever wrote it in whatever way: in place,
-//! as another file in its place, or by a link on the way to it that leads elsewhere, as in a volume
-//! of Kubernetes. That takes a fraction of a second; ten where the operating system tells no changes, as of a
-//! network's file system. A file that is written in place can be found half written: better write
-//! another and rename it.
+//! Any change of the text is noticed, however it was made: in place, by another file that takes its
+//! place, or by a link on its path that leads elsewhere, as in a volume of Kubernetes. That takes a
+//! fraction of a second, or ten seconds where the operating system does not report changes, as on a
+//! network file system. A file that is written in place may be read half written: write another one
+//! and rename it.
 //!
 //! [`FailureMode`]: crate::FailureMode
 //! [`ClientAddr::trusted_hops`]: crate::ClientAddr::trusted_hops

@@ -81,8 +81,8 @@ struct Shared {
 }
 
 impl Metrics {
-    /// For the only limiter of a process, or for several that need not be told apart; but for the
-    /// breaker's state, which is that of whichever changed last.
+    /// For the only limiter of a process, or for several that need not be told apart. The breaker's
+    /// state is then that of whichever changed last.
     pub fn new() -> Self {
         Self::with_labels(Vec::new())
     }

@@ -65,7 +65,7 @@ mod subject;
 /// | | the key of |
 /// |---|---|
 /// | `"everybody"` | [`Everybody`](crate::Everybody) |
-/// | `{"address": "203.0.113.9"}` | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr): any address of the client; of an extractor that [does not tell](crate::KeyExtractor::canonical_address) what becomes of IPv6 ones, with the bits that stand in its keys, `"2001:db8::7/64"` |
+/// | `{"address": "203.0.113.9"}` | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr): any address of the client; if the extractor [does not tell](crate::KeyExtractor::canonical_address) the form in its keys, an IPv6 one needs the number of bits in them, `"2001:db8::7/64"` |
 /// | `{"unattributed": "10.0.0.1"}` | requests that this trusted proxy sent without saying for whom |
 /// | `{"header": {"name": "x-user", "value": "alice"}}` | [`Header`](crate::Header) |
 /// | `{"user": "alice"}`, `{"user": 7}` | [`Key::user`](crate::Key::user) of a text, of a number; `key = "user"` in a file |

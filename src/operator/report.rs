@@ -117,8 +117,9 @@ impl State {
 }
 
 impl Denied {
-    /// Ordered by how often each was denied at least, the most first. If more subjects are denied than the list has
-    /// room for, the last one may have been denied as often as any in it, or only once.
+    /// Ordered by how often each was denied at least, the most first. If more subjects are denied
+    /// than the list has room for, the last one may have been denied as often as any in it, or only
+    /// once.
     fn most(top: &TopDenied) -> Vec<Self> {
         let mut list = top.list();
         list.sort_by_key(|entry| Reverse(entry.denials - entry.overestimate));

@@ -150,15 +150,14 @@ pub trait AddressExtractor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`KeyError::Missing`] when nobody said: then it is in no list. [`KeyError::Malformed`] when
-    /// what was said cannot be read, by which a client could hide: where addresses are denied, such
-    /// a request is answered with 400. [`KeyError::Misconfigured`] when the server does not provide
-    /// what it takes: such a request is answered with 500.
+    /// [`KeyError::Missing`] when the request states none: then it is on no list.
+    /// [`KeyError::Malformed`] when what it states cannot be read, which could hide a client: if
+    /// addresses are denied, such a request is answered with 400. [`KeyError::Misconfigured`] when
+    /// the server does not provide what the extractor needs: such a request is answered with 500.
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
 
     /// Whether all of these addresses are those of proxies that it trusts, so that no request is
-    /// ever found to come from one of them. A list that has them would be about nobody, and is
-    /// refused.
+    /// ever found to come from one of them. A list with them would match nobody, and is refused.
     fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
         let _ = addresses;
         false

@@ -87,7 +87,7 @@ impl PolicyId {
         Arc::clone(&self.0.name)
     }
 
-    /// The period of the further rate that this is about; `None` of a policy's first or only rate.
+    /// The period of the further rate that this is about; `None` for a policy's first or only rate.
     pub fn further_rate(&self) -> Option<Micros> {
         self.0.further_rate
     }

@@ -169,7 +169,7 @@ impl WatchedConfig {
     }
 
     /// A layer with the file's choice of quota headers and of responses to rejections; a reload
-    /// changes them, but for what is chosen on the layer itself.
+    /// changes them, except for what is chosen on the layer itself.
     pub fn layer(&self) -> RateLimitLayer {
         self.shown.layer(self.limiter())
     }

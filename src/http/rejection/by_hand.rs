@@ -52,9 +52,9 @@ impl Rejection {
     }
 }
 
-/// Of the kind [`Misconfigured`](super::RejectionKind::Misconfigured). So a handler that returns rejections
-/// can ask with `?`, and needs no panic for a policy that a [`replace`](crate::Limiter::replace) or a
-/// file that was read again has removed.
+/// Its kind is [`Misconfigured`](super::RejectionKind::Misconfigured). So a handler that returns
+/// rejections can ask with `?`, and needs no panic for a policy that a
+/// [`replace`](crate::Limiter::replace) or a file that was read again has removed.
 impl From<CheckError> for Rejection {
     fn from(error: CheckError) -> Self {
         Refusal::of_nobody(Unjudged::Misconfigured(error.to_string())).into()

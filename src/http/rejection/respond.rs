@@ -15,10 +15,10 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 
 /// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure.
 ///
-/// The layer adds `Retry-After` and `Cache-Control: no-store` where they are not set, but to no redirect, of
-/// which they would say something else; the quota headers; and the [`Rejection`] itself to the extensions. To
-/// `HEAD` it sends the length of the body instead of the body. Requests over gRPC are answered in gRPC's own
-/// way, and never come here.
+/// The layer adds `Retry-After` and `Cache-Control: no-store`, unless they are set, and the quota
+/// headers; none of these to a redirect, for which they would mean something else. It puts the
+/// [`Rejection`] itself into the response's extensions. For `HEAD` it sends the length of the body in
+/// place of the body. gRPC calls are answered in gRPC's own way, without asking this.
 ///
 /// ```
 /// use http::Response;
@@ -34,8 +34,8 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// # accepted(page);
 /// ```
 ///
-/// The body is text or bytes. What axum's `into_response` makes is a stream, of which the compiler says
-/// that `Bytes: From<Body>` is missing: build the response as here, a JSON body by
+/// The body is text or bytes. What axum's `into_response` makes is a stream, and the compiler says that
+/// `Bytes: From<Body>` is missing: build the response as here, and a JSON body by
 /// `serde_json::to_string`.
 ///
 /// A `Box<dyn OnRejection>` is one, too, for what is chosen at run time.

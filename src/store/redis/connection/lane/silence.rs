@@ -1,5 +1,6 @@
-//! A node of a cluster that has gone silent is asked no questions, and nobody waits for it, until it is heard
-//! again. Of a single server the circuit breaker sees to that; it does not while other nodes answer.
+//! A node of a cluster that has gone silent is asked no questions, and nobody waits for it, until it
+//! is heard again. For a single server the circuit breaker does that, but not while other nodes
+//! answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
