@@ -82,7 +82,7 @@ impl Slot {
         self.kept_until = if check.is_shadow {
             match check.action {
                 Action::Take(_) => Micros::ZERO,
-                // From a request that began before the policy was enforced. Others may hold permits now.
+                // The request began before the policy was enforced. Others may hold permits now.
                 _ => before,
             }
         } else if check.algorithm.lease().is_some() {
