@@ -193,7 +193,8 @@ pub enum KeyError {
     /// anybody's. Of a key it is the same as [`Missing`](Self::Missing), unless keys are
     /// [denied](crate::Rules::deny).
     Malformed,
-    /// The server does not provide what the extractor needs; the text says what to do.
+    /// The server does not provide what the extractor needs; the text says what to do. Clients see
+    /// it, too, unless a [builder of your own](crate::OnRejection) answers over HTTP.
     Misconfigured(Cow<'static, str>),
 }
 
