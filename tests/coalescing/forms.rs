@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_throttle::{Clock as _, HOUR, Limit, StoreErrorKind};
+use tower_throttle::{Clock as _, HOUR, Limit, SECOND, StoreErrorKind};
 
+use super::several::assert_expires_with;
 use super::{SLOW, Stage, allowed, mixed};
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(30);
@@ -87,6 +88,24 @@ async fn a_rate_with_a_fraction_counts_the_state_that_another_rate_left() {
     }
 }
 
+/// It is owed in the next one.
+#[tokio::test]
+async fn a_fraction_that_is_owed_when_a_second_ends_expires_with_the_next_one() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    // A third of a second each, so that forty end a third of a microsecond after a second.
+    let limit = Limit::gcra(3, SECOND).burst(60);
+    stage.clock.advance(Duration::from_micros(666_667));
+    let paid_us = stage.clock.now().get() + 13_333_333;
+    let decisions = stage.take_all("api", limit, &[1; 40]).await;
+    assert_eq!(allowed(&decisions), 40);
+    let key = stage.key(limit, "api");
+    let state: String = stage.server.query(("GET", &key));
+    assert_eq!(state, format!("{paid_us}:1:3"));
+    assert_eq!(paid_us % 1_000_000, 0);
+    assert_expires_with(&stage, &key, paid_us + 1);
+}
+
 #[tokio::test]
 async fn a_state_beside_others_counts_and_the_others_stay() {
     let stage = Stage::start().await;
@@ -103,9 +122,14 @@ async fn a_state_beside_others_counts_and_the_others_stay() {
 async fn a_value_that_is_not_ours_fails_each_and_is_left_as_it_is() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    for value in ["hello", "-7", "1.5", "nan", "inf", "0x7", ""] {
+    let texts = ["hello", "-7", "1.5", "nan", "inf", "0x7", ""];
+    let texts = texts.map(|text| (LIMIT, text));
+    let thirds = Limit::gcra(3, SECOND);
+    // As many thirds are a whole.
+    let parts = ["4102444800000000:3:3", "hello"].map(|text| (thirds, text));
+    for (limit, value) in texts.into_iter().chain(parts) {
         plant(&stage, value.as_bytes());
-        let answers = join_all((0..20).map(|_| stage.take("api", LIMIT, 1))).await;
+        let answers = join_all((0..20).map(|_| stage.take("api", limit, 1))).await;
         let kinds: Vec<_> = answers.into_iter().map(Result::err).collect();
         assert_eq!(kinds, [Some(StoreErrorKind::ForeignValue); 20], "{value}");
         assert_eq!(

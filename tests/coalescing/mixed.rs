@@ -53,7 +53,7 @@ pub(super) fn state(stage: &Stage, key: &str, field: &str) -> Option<u64> {
 }
 
 /// Maps that are not this crate's packs.
-pub(super) fn foreign_maps(now: Micros) -> [String; 9] {
+pub(super) fn foreign_maps(now: Micros) -> [String; 10] {
     let far = now.get() + 1_000_000;
     [
         // No server keeps a key for this long, and it says so at the write.
@@ -64,6 +64,8 @@ pub(super) fn foreign_maps(now: Micros) -> [String; 9] {
         format!("{{[''] = {far}, other = '{far}'}}"),
         format!("{{[''] = {far}, other = true}}"),
         format!("{{[''] = {far} + 0.5}}"),
+        // Nobody can owe as much.
+        format!("{{[''] = {}}}", 1_u64 << 53),
         // With something after it.
         format!("{{[''] = {far}}}, 7"),
         "'text'".to_owned(),
@@ -84,6 +86,26 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
         assert_eq!(paid_us, stage.clock.now().get() + 180_000_000);
         assert_expires_with(&stage, &key, paid_us);
     }
+}
+
+#[tokio::test]
+async fn denied_requests_that_share_a_trip_write_nothing() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    for _ in 0..3 {
+        let answers = take_one_each(&stage, 40).await.into_iter();
+        assert!(
+            answers
+                .map(Result::unwrap)
+                .all(|answer| is_allowed(&answer))
+        );
+    }
+    let writes = || stage.server.calls("set") + stage.server.calls("incrby");
+    let before = writes();
+    for answer in take_one_each(&stage, 40).await {
+        assert!(!is_allowed(&answer.unwrap()));
+    }
+    assert_eq!(writes(), before);
 }
 
 #[tokio::test]

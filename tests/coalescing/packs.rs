@@ -4,7 +4,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tower_throttle::{Clock as _, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind};
 
-use super::mixed::{plant, state};
+use super::mixed::{foreign_maps, plant, state};
 use super::model::{
     Answered, Place, Question, States, answer, is_allowed, scripts_of_four_rounds,
     told_beside_a_foreign_key, told_without_memory,
@@ -178,6 +178,21 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         let answers = take_one_each(&stage, 40);
         told_beside_a_foreign_key(&stage, &foreign, answers, value).await;
     }
+    for map in foreign_maps(stage.clock.now()) {
+        plant(&stage, &foreign, &map);
+        told_beside_a_foreign_key(&stage, &foreign, take_one_each(&stage, 40), &map).await;
+    }
+    stage.server.query::<()>(("DEL", &foreign));
+    let answers = take_one_each(&stage, 40).await;
+    assert!(answers.iter().all(Result::is_ok));
+    // As the script writes it, but for a debt that nobody can owe: behind the heads of the map, of
+    // the empty field and of its state.
+    let (at, debt) = (3, (1_u64 << 53).to_be_bytes());
+    stage
+        .server
+        .query::<()>(("SETRANGE", &foreign, at, &debt[..]));
+    let answers = take_one_each(&stage, 40);
+    told_beside_a_foreign_key(&stage, &foreign, answers, "a debt").await;
     // A foreign key need not expire.
     stage.server.query::<()>(("DEL", &foreign));
 }

@@ -259,6 +259,54 @@ async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_besid
     }
 }
 
+/// So does a fraction of a microsecond that is owed when a second ends.
+#[tokio::test]
+async fn a_fraction_expires_with_the_second_in_which_it_is_paid() {
+    // A third of a second each.
+    let limit = Limit::gcra(3, SECOND).burst(9);
+    for take in TAKES {
+        for (into_us, seconds) in [(666_666, [1, 2]), (666_667, [2, 2])] {
+            let bench = Bench::redis().await;
+            bench.align(SECOND);
+            let began_ms = bench.clock.now().ceil_millis();
+            bench.advance_us(into_us);
+            for second in seconds {
+                ask(&bench, &[(&PolicyId::new("api"), limit, take(1))]).await;
+                let ahead_ms = expires_ms(bench.server()) - began_ms;
+                let ends_ms = second * 1_000;
+                assert!(
+                    (ends_ms - 1..=ends_ms + 1).contains(&ahead_ms),
+                    "{ahead_ms}"
+                );
+            }
+        }
+    }
+}
+
+/// As it would if no others had ever stood beside it.
+#[tokio::test]
+async fn a_state_stands_alone_again_once_those_beside_it_have_long_expired() {
+    for (limit, second) in [
+        (Limit::gcra(10, DAY), Limit::gcra(1, SECOND)),
+        (Limit::gcra(7, DAY).burst(10), Limit::gcra(1, SECOND)),
+        (Limit::fixed_window(10, DAY), Limit::fixed_window(1, SECOND)),
+    ] {
+        let bench = Bench::redis().await;
+        let [first, other] = ["api", "other"].map(PolicyId::new);
+        let further = first.with_further_rate(Micros::from(SECOND));
+        let take = Action::take(1);
+        let both = [(&first, limit, take), (&other, limit, take)];
+        ask(&bench, &[both[0], (&further, second, take), both[1]]).await;
+        bench.clock.advance(HOUR + SECOND);
+        ask(&bench, &both).await;
+        let keys = bench.server().keys();
+        let texts = keys.iter().map(|key| bench.server().query(("GET", key)));
+        let texts: Vec<Vec<u8>> = texts.collect();
+        assert_eq!(texts.len(), 2, "{limit:?}");
+        assert_eq!(texts[0], texts[1], "{limit:?}");
+    }
+}
+
 /// As when keys are copied to another server without their expiries.
 #[tokio::test]
 async fn a_state_whose_key_has_lost_its_expiry_stays_when_another_comes_beside_it() {
