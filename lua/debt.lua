@@ -64,7 +64,7 @@ local function debt(state, at, now, queues)
     if us == 0 and part == 0 then
       return false
     elseif part == 0 then
-      return now + us, now + us
+      return now + us
     end
     local expires = now + us + 1
     local is_alike = math.ceil(expires / 1000000) == math.ceil(expired / 1000000)
