@@ -259,7 +259,7 @@ async fn a_state_that_stood_alone_keeps_its_expiry_when_others_come_and_go_besid
     }
 }
 
-/// So does a fraction of a microsecond that is owed when a second ends.
+/// Also when a fraction of a microsecond is all that is owed in it.
 #[tokio::test]
 async fn a_fraction_expires_with_the_second_in_which_it_is_paid() {
     // A third of a second each.
