@@ -334,28 +334,42 @@ mod tests {
         }
     }
 
+    /// Tells it of everything, once each.
+    fn tell(observer: impl Observer) {
+        let decision = decided(Outcome::Allowed);
+        observer.on_decision(&DecisionEvent {
+            policy: "api",
+            mode: Mode::Enforce,
+            subject: Subject::from(&Key::from("alice")),
+            decision: &decision,
+        });
+        observer.on_refusal(&RefusalEvent {
+            policy: None,
+            mode: Mode::Enforce,
+            reason: RefusalReason::Listed,
+        });
+        observer.on_store_answer(Duration::ZERO, None);
+        observer.on_breaker(BreakerState::Open);
+    }
+
     #[test]
     fn an_observer_that_is_chosen_at_run_time_is_told_of_everything() {
-        fn tell(observer: impl Observer) {
-            let decision = decided(Outcome::Allowed);
-            observer.on_decision(&DecisionEvent {
-                policy: "api",
-                mode: Mode::Enforce,
-                subject: Subject::from(&Key::from("alice")),
-                decision: &decision,
-            });
-            observer.on_refusal(&RefusalEvent {
-                policy: None,
-                mode: Mode::Enforce,
-                reason: RefusalReason::Listed,
-            });
-            observer.on_store_answer(Duration::ZERO, None);
-            observer.on_breaker(BreakerState::Open);
-        }
         let told = Arc::new(Told::default());
         tell(Arc::clone(&told) as Arc<dyn Observer>);
         tell(Box::new(Arc::clone(&told)) as Box<dyn Observer>);
         assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn each_of_several_observers_is_told_of_everything() {
+        let told = [(); 2].map(|()| Arc::new(Told::default()));
+        let each = told
+            .iter()
+            .map(|each| Arc::clone(each) as Arc<dyn Observer>);
+        tell(Observers::new(each.collect()));
+        for told in told {
+            assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 4);
+        }
     }
 
     #[test]
