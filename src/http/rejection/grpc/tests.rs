@@ -160,6 +160,17 @@ proptest! {
     }
 }
 
+/// It would describe the whole response.
+#[cfg(feature = "tonic")]
+#[test]
+fn a_status_that_a_method_returns_has_the_pushback_and_no_content_type() {
+    let second = Some(Duration::from_secs(1));
+    let status = Status::from(rejection(RejectionKind::QuotaExceeded, second));
+    let told = status.metadata();
+    assert!(told.contains_key("grpc-retry-pushback-ms"));
+    assert!(!told.contains_key("content-type"));
+}
+
 #[test]
 fn the_status_inside_is_the_one_outside() {
     use tonic_types::pb;
