@@ -231,6 +231,31 @@ async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban_in_shadow() {
     assert_eq!(ask(&failover, &look).await[0].remaining(), 1, "of 5");
 }
 
+/// Rates of one policy are counted together or not at all.
+#[tokio::test(start_paused = true)]
+async fn a_cost_above_the_share_of_one_rate_is_taken_of_no_other_in_shadow() {
+    let (store, failover, _) = failing();
+    let (narrow, wide) = (
+        Limit::fixed_window(20, MINUTE),
+        Limit::fixed_window(100, HOUR),
+    );
+    let rate = |limit, action| Asked {
+        is_shadow: true,
+        ..check("api", limit, QUARTER).to(action)
+    };
+    let further = |action| Asked {
+        policy: PolicyId::new("api").with_further_rate(HOUR.into()),
+        ..rate(wide, action)
+    };
+    let take = Action::take(6);
+    let decisions = ask(&failover, &[rate(narrow, take), further(take)]).await;
+    let expected = [Outcome::FailedOpen(GONE), Outcome::Allowed];
+    assert_eq!(outcomes(&decisions), expected);
+    store.now(Way::FailsAtOnce(GONE));
+    let looked = ask(&failover, &[further(Action::look())]).await;
+    assert_eq!(looked[0].remaining(), 25);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_subject_without_room_is_refused() {
     let clock = ManualClock::new();
