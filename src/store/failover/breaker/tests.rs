@@ -97,6 +97,18 @@ async fn observers_are_told_of_no_answer_if_the_store_was_not_asked() {
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
+/// There is no answer left to wait for.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_over_is_not_handed_on() {
+    let (breaker, _) = observed();
+    open(&breaker);
+    tokio::time::advance(DEADLINE * 10).await;
+    let mut probe = ask(&breaker).unwrap();
+    assert!(probe.pass.is_probe());
+    probe.failed(Instant::now(), &StoreError::new(StoreErrorKind::TimedOut));
+    assert!(probe.handed_on().is_none());
+}
+
 fn outcome() -> impl Strategy<Value = Option<StoreErrorKind>> {
     prop_oneof![
         6 => Just(None),

@@ -360,6 +360,26 @@ fn answers_to_questions_from_before_a_change_are_ignored() {
 }
 
 #[test]
+fn an_answer_of_one_part_to_a_question_from_before_a_change_is_ignored() {
+    let mut told = Told::with_parts();
+    let before = told.admit().unwrap();
+    told.fail_until_open();
+    told.circuit.answered_in_part(before, told.now);
+    assert_eq!(told.circuit.state(), BreakerState::Open);
+}
+
+/// As when it was never sent, or was lost with its runtime.
+#[test]
+fn a_probe_that_shows_nothing_is_followed_by_another_at_once() {
+    let mut told = Told::new();
+    told.fail_until_open();
+    let probe = told.probe();
+    told.circuit.answered(probe, Health::Unknown, told.now);
+    assert_eq!(told.pause(), ms(0));
+    assert!(told.admit().unwrap().is_probe());
+}
+
+#[test]
 fn a_store_that_refuses_one_key_or_new_keys_works() {
     for kind in [StoreErrorKind::ForeignValue, StoreErrorKind::Full] {
         assert_eq!(Health::of(kind), Health::Works, "{kind:?}");
