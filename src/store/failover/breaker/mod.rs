@@ -136,11 +136,11 @@ impl Breaker {
         }
     }
 
-    /// Whether the breaker is open because the store does not answer. Not if it answers with a
-    /// refusal.
+    /// Whether the breaker is open, or was last open, because the store does not answer. Not if it
+    /// answers with a refusal.
     pub(super) fn is_unanswered(&self) -> bool {
         let why = self.lock().circuit.why();
-        self.state() != BreakerState::Closed && why.is_some_and(|why| !is_answered(why))
+        why.is_some_and(|why| !is_answered(why))
     }
 
     /// The store was heard to answer again: the next question may probe.

@@ -137,6 +137,34 @@ fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
     });
 }
 
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_store_that_a_probe_has_found_to_be_back() {
+    let (store, failover) = telling(Way::Fails(GONE));
+    ask_for(&failover, SECOND).await;
+    assert_eq!(store.waiting(), 1);
+    store.store.now(Way::Works);
+    while failure(&failover).await.is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(2 * SECOND).await;
+    assert_eq!(store.waiting(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_outside_of_any_runtime_leaves_the_watch_to_the_next() {
+    let (store, failover) = telling(Way::Fails(GONE));
+    open(&failover).await;
+    tokio::time::sleep(SECOND).await;
+    // Nobody else may probe, whatever the time is outside.
+    let _probe = Breaker::admit(&failover.breaker).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(question(&failover, &one(FailureMode::Deny))));
+    });
+    assert_eq!(store.begun.load(Ordering::SeqCst), 0);
+    failure(&failover).await;
+    assert_eq!(store.begun.load(Ordering::SeqCst), 1);
+}
+
 /// The first pause bounds how often a store is asked that wrongly says that it is back.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_wrongly_says_it_is_back_is_asked_at_most_four_times_a_second() {
