@@ -10,6 +10,9 @@
 -- Writes        KEYS[i] in its commit; expires when the last lease lapses
 -- Mirrors       src/algorithm/concurrency.rs
 
+-- So many leases at most are looked at one by one to tell a wait: all others have to wait for that.
+local MOST_LOOKED_AT = 64
+
 -- The totals of a key's leases, read once for all checks of a question: it may renew many.
 local all_leases = {}
 
@@ -71,6 +74,34 @@ local function concurrency(key, at, now)
     return math.max(lapse - now, 0)
   end
 
+  -- How long until so many permits are free, if no lease is renewed or released. Those that are
+  -- not looked at are taken to hold one each, so that the wait is too long rather than too short.
+  local function free_in(wanted)
+    local living, next = "(" .. text(now), {}
+    if not all_have_one() then
+      local most = math.min(wanted, MOST_LOOKED_AT) + 1
+      next = redis.call("ZRANGEBYSCORE", key, living, "+inf", "WITHSCORES", "LIMIT", 0, text(most))
+    end
+    -- Of those that lapse at one instant either all are looked at or none, as their order is by
+    -- chance.
+    local not_looked_at = next[2 * MOST_LOOKED_AT + 2]
+    local looked_at, freed = 0, 0
+    for entry = 1, #next, 2 do
+      if next[entry + 1] == not_looked_at then
+        break
+      end
+      looked_at, freed = looked_at + 1, freed + permits_of(next[entry])
+      if freed >= wanted then
+        return tonumber(next[entry + 1]) - now
+      end
+    end
+    local others = next[1] and redis.call("ZCOUNT", key, living, "+inf") - looked_at or held
+    local later = text(math.max(others - (wanted - freed), 0))
+    local enough = redis.call("ZREVRANGE", key, later, later, "WITHSCORES")
+    local wait_us = bounded(tonumber(enough[2] or 0)) - now
+    return wait_us > 0 and wait_us or error("foreign value")
+  end
+
   -- The lease in question, if it still lives.
   local lapses, permits = score(lease), 0
   if lapses and lapses > now then
@@ -127,24 +158,8 @@ local function concurrency(key, at, now)
     end or nil
   end
   if verb == "take" and cost > 0 and held + cost > limit then
-    local freed, wait_us = 0, lease_us
-    if cost <= limit and all_have_one() then
-      local enough = redis.call("ZREVRANGE", key, limit - cost, limit - cost, "WITHSCORES")
-      wait_us = bounded(tonumber(enough[2] or 0)) - now
-      if wait_us <= 0 then
-        error("foreign value")
-      end
-    elseif cost <= limit then
-      local too_many = held + cost - limit
-      local next = redis.call("ZRANGEBYSCORE", key, "(" .. text(now), "+inf", "WITHSCORES", "LIMIT", 0, text(too_many))
-      for entry = 1, #next, 2 do
-        freed = freed + permits_of(next[entry])
-        if freed >= too_many then
-          wait_us = tonumber(next[entry + 1]) - now
-          break
-        end
-      end
-    end
+    -- Only a cost above the limit outlasts every lease.
+    local wait_us = cost > limit and lease_us or free_in(held + cost - limit)
     return false, wait_us, held, empty_in(held)
   end
 

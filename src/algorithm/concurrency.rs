@@ -12,6 +12,8 @@ use crate::time::Micros;
 
 /// The common lease of permits taken without one.
 const NOBODY: u64 = 0;
+/// So many leases at most are looked at one by one to tell a wait: all others have to wait for that.
+const MOST_LOOKED_AT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Concurrency {
@@ -59,20 +61,6 @@ impl Concurrency {
             state.enter(number, lease);
         }
     }
-
-    /// How long until enough permits are free, if no lease is renewed or released.
-    fn wait(&self, state: &State, now: Micros, too_many: u64) -> Micros {
-        let mut freed = 0;
-        let enough = state.live(now).find(|(_, number)| {
-            freed += state.leases[number].permits;
-            freed >= too_many
-        });
-        match enough {
-            Some((lapses, _)) => lapses.saturating_sub(now),
-            // Only a cost above the limit outlasts every lease.
-            None => self.lease,
-        }
-    }
 }
 
 impl State {
@@ -83,6 +71,26 @@ impl State {
 
     fn lapsed(&self, now: Micros) -> impl Iterator<Item = &(Micros, u64)> {
         self.lapses.range(..=(now, u64::MAX))
+    }
+
+    /// How long until so many permits are free, if no lease is renewed or released. Those that are
+    /// not looked at are taken to hold one each, so that the wait is too long rather than too short.
+    fn free_in(&self, now: Micros, wanted: u64) -> Micros {
+        let mut freed = 0;
+        // Of those that lapse at one instant either all are looked at or none, as their order is by
+        // chance.
+        let not_looked_at = self.live(now).nth(MOST_LOOKED_AT);
+        let enough = self.live(now).find(|(lapses, number)| {
+            let is_looked_at = not_looked_at.is_none_or(|(others, _)| lapses < others);
+            freed += if is_looked_at {
+                self.leases[number].permits
+            } else {
+                1
+            };
+            freed >= wanted
+        });
+        let enough = enough.or(self.lapses.last());
+        enough.map_or(Micros::ZERO, |(lapses, _)| lapses.saturating_sub(now))
     }
 
     fn held(&self, now: Micros) -> u64 {
@@ -129,9 +137,12 @@ impl Arithmetic for Concurrency {
             fits,
             wait: if fits {
                 Micros::ZERO
+            } else if take.cost > self.limit {
+                // It outlasts every lease.
+                self.lease
             } else {
                 let wanted = held + u64::from(take.cost);
-                self.wait(state, now, wanted - u64::from(self.limit))
+                state.free_in(now, wanted - u64::from(self.limit))
             },
             level: [
                 held,

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use tower_throttle::algorithm::{Action, LeaseId, Take};
-use tower_throttle::{Decision, Limit, SECOND};
+use tower_throttle::{Decision, HOUR, Limit, SECOND};
 
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
@@ -16,6 +16,8 @@ on_every_store! {
     a_lease_that_is_renewed_lives_on
     a_lease_never_outlives_its_renewal
     a_lapsed_lease_is_not_revived
+    a_wait_behind_many_leases_of_several_permits_is_not_too_short
+    of_many_leases_that_lapse_at_once_all_are_looked_at_or_none
     a_release_is_idempotent
     a_release_of_nothing_leaves_nothing
     a_credit_ends_nobodys_lease
@@ -78,6 +80,59 @@ async fn the_leases_of_a_server_that_crashed_lapse_by_themselves(bench: &Bench) 
     assert_eq!(bench.ask(LIMIT, 0).await.remaining(), 1);
     bench.advance(10 * SECOND);
     assert_eq!(bench.ask(LIMIT, 0).await.remaining(), 3);
+}
+
+/// The first 64 are looked at, and the others are taken to hold one permit each.
+async fn a_wait_behind_many_leases_of_several_permits_is_not_too_short(bench: &Bench) {
+    let limit = Limit::concurrency(200).lease(HOUR);
+    for number in 1..=100 {
+        bench.advance(SECOND);
+        let take = Take::new(2).with_lease(lease(number));
+        assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
+    }
+    for (cost, last_to_lapse) in [
+        (1, 1),
+        (2, 1),
+        (3, 2),
+        (127, 64),
+        (128, 64),
+        (129, 65),
+        (130, 66),
+        (163, 99),
+        (164, 100),
+        (165, 100),
+        (200, 100),
+    ] {
+        let denied = bench.ask(limit, cost).await;
+        let wait = HOUR - (100 - last_to_lapse) * SECOND;
+        assert_eq!(denied.retry_after(), Some(wait), "a cost of {cost}");
+    }
+    if let Some(server) = bench.server_if_any() {
+        let before = server.calls("zscore");
+        let _ = bench.ask(limit, 200).await;
+        let looks = server.calls("zscore") - before;
+        assert!(looks < 70, "{looks}");
+    }
+}
+
+/// Whatever their order.
+async fn of_many_leases_that_lapse_at_once_all_are_looked_at_or_none(bench: &Bench) {
+    let limit = Limit::concurrency(291).lease(HOUR);
+    let start = async |numbers: std::ops::RangeInclusive<u64>, permits_of: fn(u64) -> u32| {
+        for number in numbers {
+            let take = Take::new(permits_of(number)).with_lease(lease(number));
+            assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
+        }
+        bench.advance(SECOND);
+    };
+    start(1..=10, |_| 3).await;
+    start(11..=110, |number| 1 + number as u32 % 3).await;
+    start(111..=170, |_| 1).await;
+    for (cost, lapses) in [(30, 1), (31, 2), (130, 2), (131, 3), (191, 3), (291, 3)] {
+        let denied = bench.ask(limit, cost).await;
+        let wait = HOUR - (4 - lapses) * SECOND;
+        assert_eq!(denied.retry_after(), Some(wait), "a cost of {cost}");
+    }
 }
 
 async fn a_lease_that_is_renewed_lives_on(bench: &Bench) {
