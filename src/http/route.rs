@@ -151,10 +151,15 @@ impl Route {
         let nested = noted.get::<axum::extract::NestedPath>();
         let nested = nested.map(|nested| nested.as_str().trim_end_matches('/'));
         let matched = noted.get::<axum::extract::MatchedPath>();
+        let own = request.uri.path();
         let whole = noted.get::<axum::extract::OriginalUri>();
+        // If nothing is nested, the path has been tried already.
+        let whole = whole
+            .map(|whole| whole.path())
+            .filter(|whole| *whole != own);
         matched.is_some_and(|matched| self.matches_route(matched.as_str(), nested))
-            || whole.is_some_and(|whole| self.matches_path(whole.path()))
-            || nested.is_some_and(|nested| self.matches_nested(nested, request.uri.path()))
+            || whole.is_some_and(|whole| self.matches_path(whole))
+            || nested.is_some_and(|nested| self.matches_nested(nested, own))
     }
 
     #[cfg(not(feature = "axum"))]
