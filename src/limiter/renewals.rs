@@ -3,7 +3,7 @@
 use std::future::{Future as _, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 use tokio::runtime::Id;
 use tokio::sync::Notify;
@@ -45,8 +45,7 @@ impl Renewals {
             if asked_to_hurry.is_err() {
                 // If a store panics, the leases are tried again soon: others hold them.
                 let mut round = pin!(self.renew());
-                let mut poll = |cx: &mut Context<'_>| caught(|| round.as_mut().poll(cx));
-                poll_fn(|cx| poll(cx).unwrap_or(Poll::Ready(()))).await;
+                poll_fn(|cx| caught(|| round.as_mut().poll(cx)).unwrap_or(Poll::Ready(()))).await;
             }
         }
     }

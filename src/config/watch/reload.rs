@@ -3,7 +3,6 @@
 use std::error::Error;
 use std::fs;
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +10,7 @@ use arc_swap::ArcSwapOption;
 
 use super::shown::Shown;
 use super::{Config, FileError, Hook};
+use crate::caught::caught;
 use crate::limiter::{Limiter, WeakLimiter};
 use crate::trace;
 
@@ -121,7 +121,7 @@ impl Reloader {
         if let Some(told) = &self.on_reload {
             let tell = || told(error.as_deref().map_or(Ok(()), Err));
             // A panic of the hook must not end the watching: nobody would notice.
-            let _panicked = panic::catch_unwind(AssertUnwindSafe(tell));
+            caught(tell);
         }
     }
 }
