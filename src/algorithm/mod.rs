@@ -176,8 +176,8 @@ impl Algorithm {
         arithmetic!(&self.0, it => it.decide(reading, action, committed))
     }
 
-    /// What is read after this many permits were taken at the same instant. Only for a take that
-    /// fits at once both before and after them, and is not the first.
+    /// What is read after this many permits were taken at the same instant, by what was read before
+    /// them. Only for a take that fits at once both before and after them.
     #[cfg(feature = "redis")]
     pub(crate) fn behind(&self, reading: &Reading, permits: u32) -> Reading {
         arithmetic!(&self.0, it => it.behind(reading, permits))
