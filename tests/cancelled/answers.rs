@@ -6,16 +6,10 @@ use std::task::Poll;
 use futures_util::poll;
 use tower_throttle::{CheckError, DAY, Decision, Limiter, Policy, StoreErrorKind};
 
-use super::left::{MOST_IN_FLIGHT, limiter, pause, unpause};
+use super::left::{MOST_IN_FLIGHT, limiter, looked_at, pause, unpause};
 use super::support::limits;
 use super::support::redis::Server;
 use super::support::until::until;
-
-/// Asks, and goes away at once. Returns whether there was an answer by then.
-async fn leave(limiter: &Limiter, policy: &str, key: u64) -> bool {
-    let asked = pin!(limiter.check(policy, key));
-    poll!(asked).is_ready()
-}
 
 fn failure(asked: Poll<Result<Decision, CheckError>>) -> Option<StoreErrorKind> {
     match asked {
@@ -32,7 +26,7 @@ async fn a_question_counts_as_in_flight_until_it_is_answered() {
         let limiter = limiter(&server).await;
         pause(&server);
         for number in 0..MOST_IN_FLIGHT {
-            let is_ready = leave(&limiter, policy, number as u64).await;
+            let is_ready = looked_at(1, limiter.check(policy, number as u64)).await;
             assert!(!is_ready, "{policy}: question {number} is not sent");
         }
         let one_more = pin!(limiter.check(policy, 0));
@@ -58,7 +52,7 @@ async fn a_client_that_never_waits_for_an_answer_is_denied_from_memory() {
         let limiter = Limiter::new(store, [Policy::new(name, limit)]).unwrap();
         assert!(limiter.check(name, 0).await.unwrap().is_allowed(), "{name}");
         until("the answer is there at once", async || {
-            leave(&limiter, name, 0).await
+            looked_at(1, limiter.check(name, 0)).await
         })
         .await;
     }

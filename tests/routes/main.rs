@@ -4,6 +4,8 @@ use http::{Method, Request};
 use tower_throttle::{RequestHead, RequestMatcher, Route};
 
 #[cfg(feature = "axum")]
+mod judge;
+#[cfg(feature = "axum")]
 mod nested_at_random;
 
 fn matches(route: &impl RequestMatcher, method: Method, target: &str) -> bool {
@@ -190,33 +192,27 @@ fn paths_are_read_by_the_version_that_axum_has() {
 
 #[cfg(feature = "axum")]
 mod behind_axums_router {
-    use std::sync::{Arc, OnceLock};
-
     use axum::Router;
     use axum::body::Body;
-    use axum::extract::{Request, State};
-    use axum::middleware::{Next, from_fn, from_fn_with_state};
-    use axum::response::Response;
+    use axum::extract::Request;
+    use axum::middleware::from_fn_with_state;
     use axum::routing::get;
     use tower::{Layer as _, ServiceExt as _};
 
+    use super::judge::{Judge, ask};
     use super::*;
 
     /// Whether the route matches a request, where `Router::layer` puts the layer.
     async fn matches(route: Route, router: Router, target: &str) -> bool {
-        let route = Arc::new(route);
-        let judge = move |request: Request, next: Next| {
-            let verdict = route.matches(&RequestHead::of(&request));
-            async move {
-                let mut response = next.run(request).await;
-                response.extensions_mut().insert(verdict);
-                response
-            }
-        };
+        let judge = Judge::of([route]);
+        serve(router.layer(from_fn_with_state(judge.clone(), ask)), target).await;
+        judge.seen().matches[0]
+    }
+
+    async fn serve(router: Router, target: &str) {
         let request = Request::get(target).body(Body::empty()).unwrap();
-        let response = router.layer(from_fn(judge)).oneshot(request).await.unwrap();
+        let response = router.oneshot(request).await.unwrap();
         assert_eq!(response.status(), 200, "{target}");
-        response.extensions().get::<bool>().copied().unwrap()
     }
 
     fn app() -> Router {
@@ -277,20 +273,6 @@ mod behind_axums_router {
         assert!(matches(literal(), exact, "/users/{id}").await);
     }
 
-    /// Asked where the path has lost its nested prefix.
-    #[derive(Clone)]
-    struct Judge {
-        route: Arc<Route>,
-        verdict: Arc<OnceLock<bool>>,
-    }
-
-    async fn ask(State(judge): State<Judge>, request: Request, next: Next) -> Response {
-        assert!(!request.uri().path().starts_with("/api"));
-        let verdict = judge.route.matches(&RequestHead::of(&request));
-        judge.verdict.set(verdict).unwrap();
-        next.run(request).await
-    }
-
     fn nested_router(judge: Judge) -> Router {
         let inner = app().fallback(async || "nothing else");
         Router::new().nest("/api", inner.layer(from_fn_with_state(judge, ask)))
@@ -305,15 +287,13 @@ mod behind_axums_router {
         Router::new().nest("/api", nested_service(judge))
     }
 
+    /// Whether the pattern matches where the path has lost its nested prefix.
     async fn matches_inside(nested: fn(Judge) -> Router, pattern: &str, target: &str) -> bool {
-        let judge = Judge {
-            route: Arc::new(Route::get(pattern)),
-            verdict: Arc::default(),
-        };
-        let request = Request::get(target).body(Body::empty()).unwrap();
-        let response = nested(judge.clone()).oneshot(request).await.unwrap();
-        assert_eq!(response.status(), 200, "{target}");
-        *judge.verdict.get().unwrap()
+        let judge = Judge::of([Route::get(pattern)]);
+        serve(nested(judge.clone()), target).await;
+        let seen = judge.seen();
+        assert!(!seen.own_path.starts_with("/api"));
+        seen.matches[0]
     }
 
     #[tokio::test]

@@ -3,12 +3,11 @@
 //! random targets, and axum itself says what is served.
 
 use std::convert::Infallible;
-use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::extract::Request;
+use axum::middleware::from_fn_with_state;
 use axum::response::Response;
 use axum::routing::get;
 use futures_util::FutureExt as _;
@@ -17,6 +16,7 @@ use proptest::sample::{Index, select};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _};
 
+use super::judge::{Judge, ask};
 use super::*;
 
 /// A router with one route, or with a fallback alone, nested in others.
@@ -81,16 +81,13 @@ impl App {
         (self.layer.depth, self.layer.is_around) == (depth, is_around)
     }
 
-    /// Whether axum serves the target, and what the layer saw then.
-    fn serve(&self, patterns: &[String], target: &str) -> Option<Seen> {
-        let judge = Judge {
-            routes: patterns.iter().map(Route::get).collect(),
-            seen: Arc::default(),
-        };
+    /// Who has judged the target, if axum serves it.
+    fn serve(&self, patterns: &[String], target: &str) -> Option<Judge> {
+        let judge = Judge::of(patterns.iter().map(Route::get));
         let request = Request::get(target).body(Body::empty()).unwrap();
         let response = self.router(&judge).oneshot(request).now_or_never();
         let is_served = response.unwrap().unwrap().status() == 200;
-        is_served.then(|| judge.seen.get().expect("the layer is passed").clone())
+        is_served.then_some(judge)
     }
 
     /// The texts of what serves: the whole, and what is left of it where the layer is.
@@ -108,7 +105,7 @@ impl App {
             ServedBy::Route(path) => Some([text(&self.nested, path), text(inside, path)]),
             // It has no text: the path that it is shown stands for one.
             ServedBy::Fallback => {
-                let own = self.serve(&[], target)?.own_path;
+                let own = self.serve(&[], target)?.seen().own_path.clone();
                 Some([text(outside, &own), own])
             }
         }
@@ -140,30 +137,6 @@ impl App {
         }
         target + ["", "", "", "/", "//"][spelt.next().unwrap() % 5]
     }
-}
-
-/// What the layer compares, and what it found. Unset if the request did not come to it.
-#[derive(Clone)]
-struct Judge {
-    routes: Arc<[Route]>,
-    seen: Arc<OnceLock<Seen>>,
-}
-
-#[derive(Clone)]
-struct Seen {
-    matches: Vec<bool>,
-    own_path: String,
-}
-
-async fn ask(State(judge): State<Judge>, request: Request, next: Next) -> Response {
-    let head = RequestHead::of(&request);
-    let matches = judge.routes.iter().map(|route| route.matches(&head));
-    let seen = Seen {
-        matches: matches.collect(),
-        own_path: request.uri().path().to_owned(),
-    };
-    assert!(judge.seen.set(seen).is_ok(), "there is one layer");
-    next.run(request).await
 }
 
 /// Segments with a slash before each. Parameters get their names later.
@@ -235,11 +208,11 @@ proptest! {
         spelt in prop::collection::vec(any::<u8>(), 12),
     ) {
         let target = app.target(&spelt);
-        let seen = app.texts(&target).and_then(|texts| {
-            Some((app.serve(&texts, &target)?.matches, texts))
+        let served = app.texts(&target).and_then(|texts| {
+            Some((app.serve(&texts, &target)?, texts))
         });
-        if let Some((matches, texts)) = seen {
-            prop_assert_eq!(matches, [true, true], "{:?} {}", texts, target);
+        if let Some((judge, texts)) = served {
+            prop_assert_eq!(&judge.seen().matches, &[true, true], "{:?} {}", texts, target);
         }
     }
 }
