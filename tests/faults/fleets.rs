@@ -3,7 +3,7 @@
 use tower_throttle::StoreErrorKind::{Busy, Interrupted, TimedOut, Unreachable};
 use tower_throttle::{RedisStore, SECOND};
 
-use crate::stage::{SOON, limiter, outage, recovery};
+use crate::stage::{SOON, limiter, outage, outage_with, recovery};
 use crate::support::cluster::Cluster;
 use crate::support::redis::Server;
 use crate::support::sentinel::{Watched, until};
@@ -20,7 +20,8 @@ async fn a_cluster_that_hangs() {
     let connections = || cluster.masters.iter().map(Server::connections);
     let before: Vec<_> = connections().collect();
     all("STOP");
-    let outage = outage(&limiter, 3 * SECOND).await;
+    // Each node is left alone by itself, long before all of them are.
+    let outage = outage_with(&limiter, 3 * SECOND, Unreachable).await;
     all("CONT");
     // They accept earlier connection attempts first, and this one after them.
     let made = connections()
@@ -36,7 +37,6 @@ async fn a_cluster_that_hangs() {
     });
     let recovery = recovery(&limiter).await;
     outage.print("a cluster that hangs", recovery);
-    // Each node is left alone by itself, long before all of them are.
     outage.assert_no_other_reasons(&[TimedOut, Unreachable]);
     outage.assert_failed(Unreachable);
     outage.assert_few_connections();

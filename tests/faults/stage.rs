@@ -82,7 +82,7 @@ impl Stage {
     async fn long_outage(&self) -> Outage {
         // 250, 500, 1000, 2000, 4000 ms.
         let long = self.openings.0.load(Ordering::SeqCst) + 5;
-        let is_long = || self.openings.0.load(Ordering::SeqCst) >= long;
+        let is_long = |_: &Outage| self.openings.0.load(Ordering::SeqCst) >= long;
         self.counting(outage_until(&self.limiter, is_long)).await
     }
 
@@ -141,7 +141,7 @@ impl Stage {
         panic!("{fault}: {slow:?} to recover");
     }
 
-    /// Asks for this long, each policy in turn.
+    /// As [`outage`], counting connections.
     pub(crate) async fn outage(&self, length: Duration) -> Outage {
         self.counting(outage(&self.limiter, length)).await
     }
@@ -173,15 +173,26 @@ fn observed(store: RedisStore, openings: Openings) -> Limiter {
     builder.build().unwrap()
 }
 
+/// Asks for this long, each policy in turn; on a busy machine for longer, until the breaker was open.
 pub(crate) async fn outage(limiter: &Limiter, length: Duration) -> Outage {
-    let started = Instant::now();
-    outage_until(limiter, || started.elapsed() >= length).await
+    outage_with(limiter, length, StoreErrorKind::BreakerOpen).await
 }
 
-async fn outage_until(limiter: &Limiter, is_over: impl Fn() -> bool) -> Outage {
+/// The same until a decision has failed in this way.
+pub(crate) async fn outage_with(
+    limiter: &Limiter,
+    length: Duration,
+    reason: StoreErrorKind,
+) -> Outage {
+    let started = Instant::now();
+    let is_over = |outage: &Outage| started.elapsed() >= length && outage.has_failed(reason);
+    outage_until(limiter, is_over).await
+}
+
+async fn outage_until(limiter: &Limiter, is_over: impl Fn(&Outage) -> bool) -> Outage {
     let started = Instant::now();
     let mut outage = Outage::default();
-    while !is_over() {
+    while !is_over(&outage) {
         assert!(started.elapsed() < 10 * GENEROUS, "the outage has no end");
         for policy in ["open", "closed", "local"] {
             let asked = Instant::now();
@@ -268,14 +279,17 @@ impl Outage {
         };
         let mut unexpected = self.decisions.iter().filter(|(_, why)| !is_expected(why));
         assert_eq!(unexpected.next(), None, "expected {reasons:?}");
-        let failed = |why: &StoreErrorKind| self.decisions.iter().any(|(_, seen)| seen == why);
-        assert!(reasons.iter().any(failed), "none of {reasons:?}");
+        let is_seen = reasons.iter().any(|why| self.has_failed(*why));
+        assert!(is_seen, "none of {reasons:?}");
     }
 
     /// Some failed in this way.
     pub(crate) fn assert_failed(&self, reason: StoreErrorKind) {
-        let failed = self.decisions.iter().any(|(_, why)| *why == reason);
-        assert!(failed, "none is {reason:?}");
+        assert!(self.has_failed(reason), "none is {reason:?}");
+    }
+
+    fn has_failed(&self, reason: StoreErrorKind) -> bool {
+        self.decisions.iter().any(|(_, why)| *why == reason)
     }
 
     /// Two a second, the first at once.
