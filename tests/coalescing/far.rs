@@ -1,15 +1,14 @@
 //! A server that is far away: nobody waits for others' trips for as long as those take.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tower_throttle::{DAY, Decision, Limit};
 
 use super::{Stage, allowed};
 use crate::support::proxy::Way;
 
-/// So long that a busy machine's delay does not amount to a second one.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 const LIMITS: [Limit; 3] = [
     Limit::gcra(100, DAY),
@@ -29,42 +28,63 @@ async fn far(stage: Stage) -> Stage {
     stage
 }
 
-/// In less time than two round trips take.
-async fn take_in_time(stage: &Stage, policy: &str, limit: Limit) -> Decision {
-    let answer = timeout(ROUND_TRIP * 9 / 5, stage.take(policy, limit, 1)).await;
-    let answer = answer.unwrap_or_else(|_| panic!("{policy} waits for the trips of others"));
-    answer.unwrap()
+/// A decision, and how long it took.
+async fn take(stage: &Stage, policy: String, limit: Limit) -> (Decision, Duration) {
+    let asked = Instant::now();
+    let decision = stage.take(&policy, limit, 1).await.unwrap();
+    (decision, asked.elapsed())
+}
+
+/// What was decided when nobody waited for as long as two round trips take. A busy machine delays
+/// somebody, but not at each attempt.
+async fn in_time(ask: impl AsyncFn(u32) -> Vec<(Decision, Duration)>) -> Vec<Decision> {
+    let mut slow = Vec::new();
+    for attempt in 0..4 {
+        let (decisions, took): (_, Vec<_>) = ask(attempt).await.into_iter().unzip();
+        let longest = took.into_iter().max().unwrap();
+        if longest < ROUND_TRIP * 9 / 5 {
+            return decisions;
+        }
+        slow.push(longest);
+    }
+    panic!("they wait for the trips of others: {slow:?}");
 }
 
 #[tokio::test]
 async fn nobody_who_asks_about_the_same_key_waits_for_two_trips() {
-    let stage = far(Stage::impatient().await).await;
+    let stage = &far(Stage::impatient().await).await;
     for (number, limit) in LIMITS.into_iter().enumerate() {
-        let policy = format!("policy-{number}");
-        let ask = async || {
-            let mut decisions = Vec::new();
-            for _ in 0..3 {
-                decisions.push(take_in_time(&stage, &policy, limit).await);
-            }
-            decisions
-        };
-        let decisions = join_all([(); 4].map(|()| ask())).await.concat();
+        let decisions = in_time(async |attempt| {
+            let policy = format!("policy-{number}-{attempt}");
+            let ask = async || {
+                let mut answers = Vec::new();
+                for _ in 0..3 {
+                    answers.push(take(stage, policy.clone(), limit).await);
+                }
+                answers
+            };
+            join_all([(); 4].map(|()| ask())).await.concat()
+        });
+        let decisions = decisions.await;
         assert_eq!(allowed(&decisions), 12);
         let remaining = decisions.iter().map(Decision::remaining).min();
-        assert_eq!(remaining, Some(88), "{policy}");
+        assert_eq!(remaining, Some(88), "{limit:?}");
     }
 }
 
 #[tokio::test]
 async fn nobody_waits_for_two_trips_beside_those_who_ask_about_other_keys() {
-    let stage = far(Stage::impatient().await).await;
+    let stage = &far(Stage::impatient().await).await;
     for limit in LIMITS {
-        // Half of them come when the others have shared trips.
-        let ask = async |number: u32| {
-            sleep(ROUND_TRIP / 10 * (number % 2)).await;
-            take_in_time(&stage, &format!("policy-{number}"), limit).await
-        };
-        assert_eq!(allowed(&join_all((0..80).map(ask)).await), 80);
+        let decisions = in_time(async |attempt| {
+            // Half of them come when the others have shared trips.
+            let ask = async |number: u32| {
+                sleep(ROUND_TRIP / 10 * (number % 2)).await;
+                take(stage, format!("policy-{number}-{attempt}"), limit).await
+            };
+            join_all((0..80).map(ask)).await
+        });
+        assert_eq!(allowed(&decisions.await), 80);
     }
 }
 
