@@ -43,9 +43,10 @@ fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over()
             let grown = Grown::under("RedisStore", keys, async |keys| {
                 let both = async |key: u64| {
                     let first = limiter.check("api", key).await.unwrap();
-                    assert!(first.is_allowed() && first.store_failure().is_none());
+                    assert_eq!(first.store_failure(), None);
+                    assert!(first.is_allowed());
                     let second = limiter.check("api", key).await.unwrap();
-                    assert!(second.store_failure().is_none());
+                    assert_eq!(second.store_failure(), None);
                     !second.is_allowed()
                 };
                 let asked = stream::iter(keys).map(both);
@@ -95,7 +96,8 @@ fn memory_stays_flat_with_logs_on_the_server_and_no_deny_cache() {
                 let mut answered = asked.buffer_unordered(AT_ONCE);
                 while let Some(decision) = answered.next().await {
                     let decision = decision.unwrap();
-                    assert!(decision.is_allowed() && decision.store_failure().is_none());
+                    assert_eq!(decision.store_failure(), None);
+                    assert!(decision.is_allowed());
                 }
             });
             grown.await.assert_flat();
