@@ -122,6 +122,11 @@ impl Held {
         }
     }
 
+    /// Nobody waited for the answer.
+    pub(super) fn leave(self) {
+        self.taken.leave();
+    }
+
     /// Called when the permits are available and about to be used.
     pub(crate) fn go_on(&mut self) {
         self.taken.go_on();

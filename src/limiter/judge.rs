@@ -231,8 +231,7 @@ impl PendingVerdict {
 }
 
 impl Drop for PendingVerdict {
-    /// Permits taken ahead of time keep others waiting, and only the answer says how to give them
-    /// back. So the answer is awaited even now.
+    /// Only the answer says what is to be given back. So it is awaited even now.
     fn drop(&mut self) {
         let Some(asking) = self.asking.take() else {
             return;
@@ -247,14 +246,17 @@ impl Drop for PendingVerdict {
             return;
         }
         let taken = asking.taken.as_ref();
-        let Some(runtime) = taken.and_then(|taken| taken.runtime_to_wait_on()) else {
+        let Some(runtime) = taken.and_then(|taken| taken.runtime_to_go_on()) else {
             return;
         };
         let limiter = self.limiter.clone();
         self.limiter.see_through(&runtime, async move {
             let mut asking = asking;
-            poll_fn(|cx| asking.poll_judged(&limiter, cx, |judged| drop(judged.take_taken())))
-                .await;
+            let take_taken = |judged: &mut Judged<'_>| judged.take_taken();
+            let taken = poll_fn(|cx| asking.poll_judged(&limiter, cx, take_taken));
+            if let Some(taken) = taken.await {
+                taken.leave();
+            }
         });
     }
 }

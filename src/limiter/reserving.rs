@@ -1,4 +1,4 @@
-//! `Reserving`: permits on their way to a caller that will wait for them.
+//! `Reserving`: permits on their way to a caller that will wait for them or hold them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,9 +9,8 @@ use tokio::runtime::Handle;
 use super::Limiter;
 use super::held::Held;
 
-/// A question for permits ahead of time. If it is dropped before the answer, the answer is awaited
-/// in a task: the permits would keep others waiting, and only the answer says how to give them
-/// back.
+/// A question for permits that may be given back. If it is dropped before the answer, the answer is
+/// awaited in a task: only the answer says what is to be given back.
 pub(crate) struct Reserving {
     limiter: Limiter,
     /// `None` once the answer is there.
@@ -59,7 +58,8 @@ impl Drop for Reserving {
     fn drop(&mut self) {
         // If it was never polled, it has no runtime and has asked nothing.
         if let (Some(asking), Some(runtime)) = (self.asking.take(), &self.runtime) {
-            self.limiter.see_through(runtime, asking);
+            let left = async move { asking.await.leave() };
+            self.limiter.see_through(runtime, left);
         }
     }
 }

@@ -124,11 +124,10 @@ impl Taken {
         self.entries.clear();
     }
 
-    /// Where to await an answer that nobody listens for any more, if others may wait behind what it
-    /// has taken.
-    pub(super) fn runtime_to_wait_on(&self) -> Option<Handle> {
-        let is_queued = self.entries.iter().any(|entry| entry.is_queued);
-        is_queued.then(|| self.runtime_to_go_on())?
+    /// The answer is there, but nobody waited for it. Permits that others would wait behind are given
+    /// back. All others are used: a client that leaves before each answer has to be denied, too.
+    pub(super) fn leave(mut self) {
+        self.end(Entry::leave);
     }
 
     /// Whether the store answers about these permits' subject.
@@ -188,6 +187,15 @@ impl Taken {
         }
     }
 
+    /// Holds nothing any more, and gives back what `action` says for each entry.
+    fn end(&mut self, action: fn(&Entry) -> Option<Action>) {
+        let entries = std::mem::take(&mut self.entries);
+        for lease in entries.iter().filter_map(|entry| entry.lease) {
+            self.limiter.stop_renewing(lease);
+        }
+        self.give_back(&entries, action);
+    }
+
     /// Gives back what `action` says for each entry, without waiting for the answer. Releasing a
     /// lease is retried until the store has done it: otherwise its permits would stay taken for the
     /// rest of its life.
@@ -226,7 +234,7 @@ impl Taken {
     }
 
     /// Preferably the current runtime: the one that it began on may be gone.
-    fn runtime_to_go_on(&self) -> Option<Handle> {
+    pub(super) fn runtime_to_go_on(&self) -> Option<Handle> {
         let here = Handle::try_current().ok();
         here.or_else(|| self.runtime.clone())
     }
@@ -267,6 +275,13 @@ impl Entry {
         Some(self.unused(self.cost, self.receipt?))
     }
 
+    fn leave(&self) -> Option<Action> {
+        match self.is_queued {
+            true => self.cancel(),
+            false => self.release(),
+        }
+    }
+
     /// The action that gives back this many of the permits taken under this receipt.
     fn unused(&self, permits: u32, receipt: Receipt) -> Action {
         // Those who wait behind it have been told when to go on. After a refund, a newcomer would
@@ -281,12 +296,9 @@ impl Entry {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        for lease in self.entries.iter().filter_map(|entry| entry.lease) {
-            self.limiter.stop_renewing(lease);
-        }
-        match self.stage {
-            Stage::Asking | Stage::Running => self.give_back(&self.entries, Entry::release),
-            Stage::Waiting => self.give_back(&self.entries, Entry::cancel),
-        }
+        self.end(match self.stage {
+            Stage::Asking | Stage::Running => Entry::release,
+            Stage::Waiting => Entry::cancel,
+        });
     }
 }

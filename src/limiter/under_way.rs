@@ -59,12 +59,11 @@ impl Limiter {
     /// Spawns work that nobody waits for.
     pub(super) fn see_through<F>(&self, runtime: &Handle, work: F)
     where
-        F: Future<Output: Send> + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
     {
         let on_its_way = self.on_its_way();
         runtime.spawn(async move {
-            // First: dropping the result may give permits back, which also counts as in flight.
-            drop(work.await);
+            work.await;
             drop(on_its_way);
         });
     }

@@ -285,7 +285,7 @@ impl Limiter {
             until_there: false,
             of: Source::Any,
         };
-        let mut held = self.hold_of(policy, &key, wanted).await;
+        let mut held = self.reserve_with(policy, key, wanted).await;
         held.go_on();
         Ok(held)
     }

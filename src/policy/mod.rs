@@ -192,11 +192,11 @@ impl Policy {
     /// inner one denies. [Leaky buckets](Limit::leaky_bucket) delay requests even without this
     /// option.
     ///
-    /// A client that gives up gets back what the other policies have taken, even if its place stays
-    /// taken. So a limit for each client, in the same layer, does not bound how much of a common
-    /// queue one client can fill: it gives up each request when its next one has queued behind, and
-    /// is never denied. Such a limit belongs in a layer of its own *outside* of this one, which
-    /// keeps what it has taken.
+    /// A client that gives up while its request waits gets back what the other policies have taken,
+    /// even if its place stays taken. So a limit for each client, in the same layer, does not bound
+    /// how much of a common queue one client can fill: it gives up each request when its next one
+    /// has queued behind, and is never denied. Such a limit belongs in a layer of its own *outside*
+    /// of this one, which keeps what it has taken.
     ///
     /// Under a limit of [several rates](Limit::and), what a client leaves behind that gives up may
     /// stay taken under one rate alone, and come back under the others. Those who then wait for the

@@ -86,13 +86,18 @@ impl Before {
         let more = || format!("{} leases, one before", leases(server));
         until(more, || leases(server) == 1).await;
         nobody_waits(limiter).await;
-        let before = self.tasks;
-        let more = || format!("{} tasks, {before} before", tasks());
-        until(more, || tasks() <= before).await;
+        self.all_tasks_are_over().await;
         all_places_are_free(server, limiter).await;
         nobody_else_is_connected(server).await;
         drop(self.first);
         until(|| "the first lease".to_owned(), || leases(server) == 0).await;
+    }
+
+    /// Waits until nothing is under way any more.
+    pub(crate) async fn all_tasks_are_over(&self) {
+        let before = self.tasks;
+        let more = || format!("{} tasks, {before} before", tasks());
+        until(more, || tasks() <= before).await;
     }
 }
 

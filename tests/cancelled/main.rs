@@ -4,7 +4,9 @@
 
 mod answers;
 mod checks;
+mod costs;
 mod left;
 mod requests;
+mod runtimes;
 #[path = "../support/mod.rs"]
 mod support;

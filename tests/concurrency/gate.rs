@@ -39,6 +39,10 @@ impl Gate {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    pub(crate) fn open(&self) {
+        self.is_open.send_replace(true);
+    }
+
     /// From now on questions pass, and answers wait.
     pub(crate) fn close(&self) {
         self.is_open.send_replace(false);

@@ -1,0 +1,66 @@
+//! Questions that are asked on one runtime and left on another.
+
+use std::pin::Pin;
+
+use futures_util::poll;
+use tokio::runtime::{Builder, Runtime};
+use tower_throttle::{DAY, Key, Limit, Limiter, Policy};
+
+use super::costs::{patient, request};
+use super::left::{pause, unpause};
+use super::support::redis::Server;
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Policies whose requests give back what they have taken if their clients leave.
+fn policies() -> [Policy; 2] {
+    [
+        Policy::new("api", Limit::concurrency(1).lease(DAY)),
+        Policy::new("api", Limit::gcra(1, DAY)).max_wait(DAY),
+    ]
+}
+
+type Request = Pin<Box<dyn Future<Output = u16>>>;
+
+/// A request whose question was sent on this runtime.
+fn asked(runtime: &Runtime, server: &Server, limiter: &Limiter) -> Request {
+    pause(server);
+    let limiter = limiter.clone();
+    let mut request: Request = Box::pin(async move { request(&limiter, "/").await });
+    assert!(runtime.block_on(async { poll!(&mut request) }).is_pending());
+    request
+}
+
+async fn nothing_is_taken(limiter: &Limiter) {
+    limiter.flush().await;
+    let left = limiter.peek("api", Key::everybody()).await.unwrap();
+    assert_eq!(left.remaining(), 1, "{limiter:?}");
+}
+
+#[test]
+fn what_was_asked_on_a_runtime_that_stands_still_is_given_back_on_another() {
+    for policy in policies() {
+        let (server, here, idle) = (Server::start(), runtime(), runtime());
+        let limiter = here.block_on(patient(&server, [policy]));
+        let request = asked(&idle, &server, &limiter);
+        here.block_on(async {
+            drop(request);
+            unpause(&server);
+            nothing_is_taken(&limiter).await;
+        });
+    }
+}
+
+#[test]
+fn what_was_left_on_a_runtime_that_ends_is_given_back_where_it_was_asked() {
+    let (server, here, short) = (Server::start(), runtime(), runtime());
+    let [places, _] = policies();
+    let limiter = here.block_on(patient(&server, [places]));
+    let request = asked(&here, &server, &limiter);
+    short.block_on(async { drop(request) });
+    drop(short);
+    unpause(&server);
+    here.block_on(nothing_is_taken(&limiter));
+}
