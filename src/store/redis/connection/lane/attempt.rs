@@ -15,13 +15,14 @@ use crate::store::claim::{Claim, Number};
 const ATTEMPT: Duration = CONNECT_TIMEOUT.saturating_add(RECONNECT_PAUSE);
 
 impl Shared {
-    /// Starts an attempt, unless there is a connection, or an attempt that makes progress.
+    /// Starts an attempt, unless there is a connection, an attempt that makes progress, or a pause
+    /// after one that has failed: another thread may have been faster.
     pub(super) fn start_connecting(self: &Arc<Self>) {
         let now = Instant::now();
         let claim = Claim::until(now + ATTEMPT);
         let mine = self.link.send_if_modified(|link| {
             let is_open = match link {
-                Link::Down(_) => true,
+                Link::Down(failure) => failure.as_ref().is_none_or(|it| it.is_over(now)),
                 Link::Connecting(attempt) => attempt.has_lapsed(now),
                 Link::Up(_) => false,
             };

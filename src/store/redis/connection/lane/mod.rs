@@ -64,6 +64,12 @@ struct Failure {
     error: StoreError,
 }
 
+impl Failure {
+    fn is_over(&self, now: Instant) -> bool {
+        now >= self.until
+    }
+}
+
 impl Lane {
     /// A lane to a single server.
     pub(in crate::store::redis) fn new(connector: Connector) -> Self {
@@ -234,7 +240,7 @@ impl Shared {
                     self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
                 }
                 Link::Up(held) => return Ok(held),
-                Link::Down(Some(failure)) if Instant::now() < failure.until => {
+                Link::Down(Some(failure)) if !failure.is_over(Instant::now()) => {
                     return Err(failure.error);
                 }
                 // The sender lives as long as `self`, so there always is a next state.

@@ -181,6 +181,21 @@ async fn a_connection_that_breaks_is_replaced_before_the_next_question() {
     assert!(replaced.is_ok(), "left to the next question");
 }
 
+/// Whoever drops a connection may come to make another one only after others have tried.
+#[tokio::test(start_paused = true)]
+async fn no_attempt_begins_in_the_pause_after_one_that_has_failed() {
+    let (hung, lane) = hung().await;
+    drop(hung);
+    assert!(lane.ask(&question(), false).await.is_err());
+    let has_failed = |link: &Link| matches!(link, Link::Down(Some(_)));
+    assert!(has_failed(&lane.0.link.borrow()));
+    lane.0.start_connecting();
+    assert!(has_failed(&lane.0.link.borrow()));
+    tokio::time::advance(2 * RECONNECT_PAUSE).await;
+    lane.0.start_connecting();
+    assert!(!has_failed(&lane.0.link.borrow()));
+}
+
 /// A caller that learns that another one has given up has heard nothing itself.
 #[tokio::test]
 async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
