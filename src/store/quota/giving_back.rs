@@ -8,6 +8,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::account::Returned;
 use super::shared::Shared;
+use crate::caught::caught;
 use crate::store::deadline::within;
 use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::{Answer, Check, PendingAnswer, Store};
@@ -66,7 +67,8 @@ impl<S: Store> Shared<S> {
 
     /// Asks the store now, so that the answers can be awaited after `self` is gone.
     fn trips(&self, accounts: impl IntoIterator<Item = Returned>) -> Vec<Trips> {
-        let trip = |owned: OwnedCheck| match self.inner.ask(&[owned.check()]) {
+        // A store that panics has given nothing back. The permits of other accounts go back.
+        let trip = |owned: OwnedCheck| match caught(|| self.inner.ask(&[owned.check()]))? {
             Answer::Pending(answer) => Some(answer),
             Answer::Ready(_) => None,
         };

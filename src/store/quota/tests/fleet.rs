@@ -56,6 +56,7 @@ impl Fleet {
             is_cut: AtomicBool::new(false),
             fails: AtomicBool::new(false),
             keeps: Mutex::default(),
+            panics: AtomicBool::new(false),
             trips: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             most_under_way: AtomicUsize::new(0),
@@ -83,6 +84,8 @@ pub(super) struct Way {
     pub(super) fails: AtomicBool,
     /// Nothing of this subject can be given back.
     keeps: Mutex<Option<key::Subject>>,
+    /// It then panics rather than fails.
+    pub(super) panics: AtomicBool,
     trips: AtomicUsize,
     under_way: AtomicUsize,
     most_under_way: AtomicUsize,
@@ -116,6 +119,9 @@ impl Way {
 
 impl Store for Arc<Way> {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let is_kept = checks.iter().any(|check| self.keeps(check));
+        let panics = is_kept && self.panics.load(Ordering::SeqCst);
+        assert!(!panics, "as the test wants it to");
         let way = Arc::clone(self);
         let (there, back) = (*way.there.lock().unwrap(), *way.back.lock().unwrap());
         let checks: Vec<OwnedCheck> = checks.iter().map(OwnedCheck::of).collect();
@@ -134,7 +140,7 @@ impl Store for Arc<Way> {
             let actions = checks.iter().map(|check| check.action);
             way.asked.lock().unwrap().extend(actions);
             let checks: Vec<Check<'_>> = checks.iter().map(OwnedCheck::check).collect();
-            if checks.iter().any(|check| way.keeps(check)) {
+            if is_kept {
                 return Err(StoreError::new(StoreErrorKind::Interrupted));
             }
             let answer = way.fleet.memory.decide(&checks);

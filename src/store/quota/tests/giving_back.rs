@@ -72,12 +72,13 @@ async fn many_held<S: Store>(process: &Leased<S>) -> (Vec<Subject>, u32) {
 
 #[tokio::test(start_paused = true)]
 async fn a_subject_whose_permits_cannot_be_given_back_holds_up_no_other() {
-    for is_dropped in [false, true] {
+    for (is_dropped, panics) in [(false, false), (true, false), (false, true), (true, true)] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
         let (subjects, used) = many_held(&process).await;
         let kept = &subjects[7];
         way.keep(kept);
+        way.panics.store(panics, Ordering::SeqCst);
         let process = (!is_dropped).then_some(process);
         tokio::time::sleep(SECOND).await;
         for (number, subject) in subjects.iter().enumerate() {
