@@ -89,17 +89,18 @@ impl OfRefusals {
 
 pub(super) struct OfStore {
     answered: Histogram,
-    failed: [(Histogram, Counter); StoreErrorKind::EACH.len()],
+    /// `None` where the store is not asked, of which observers are not told.
+    failed: [Option<(Histogram, Counter)>; StoreErrorKind::EACH.len()],
 }
 
 impl OfStore {
     pub(super) fn new(labels: &[Label]) -> Self {
-        let of_kind = |kind: StoreErrorKind| {
-            let word = kind.as_str();
-            (
-                histogram!(STORE_DURATION, and(labels, "result", word)),
-                counter!(STORE_FAILURES, and(labels, "kind", word)),
-            )
+        let of_kind = |kind: StoreErrorKind| match kind {
+            StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => None,
+            kind => Some((
+                histogram!(STORE_DURATION, and(labels, "result", kind.as_str())),
+                counter!(STORE_FAILURES, and(labels, "kind", kind.as_str())),
+            )),
         };
         Self {
             answered: histogram!(STORE_DURATION, and(labels, "result", "ok")),
@@ -111,9 +112,10 @@ impl OfStore {
         match failure {
             None => self.answered.record(elapsed),
             Some(kind) => {
-                let (duration, count) = &self.failed[kind as usize];
-                duration.record(elapsed);
-                count.increment(1);
+                if let Some((duration, count)) = &self.failed[kind as usize] {
+                    duration.record(elapsed);
+                    count.increment(1);
+                }
             }
         }
     }
