@@ -389,30 +389,56 @@ async fn a_rejection_names_every_policy_that_denies_and_the_longest_wait() {
     );
 }
 
+/// Dear requests cost this much, others 1.
+fn if_dear(cost: u32) -> impl Fn(&RequestHead<'_>) -> u32 {
+    move |request| match request.headers.contains_key("x-dear") {
+        true => cost,
+        false => 1,
+    }
+}
+
+fn dear() -> Request<Body> {
+    let mut dear = request();
+    let yes = http::HeaderValue::from_static("yes");
+    dear.headers_mut().insert("x-dear", yes);
+    dear
+}
+
+/// It would be denied then, too.
+#[tokio::test]
+async fn a_cost_that_never_fits_has_no_time_to_come_back_beside_a_quota_that_is_used_up() {
+    let used = || Policy::new("used", Limit::gcra(1, MINUTE));
+    let small = || Policy::new("small", Limit::gcra(5, MINUTE)).cost_by(if_dear(6));
+    for policies in [[used(), small()], [small(), used()]] {
+        let limiter = Limiter::new(TestStore::new(Trip::None), policies).expect("sound policies");
+        let mut service = RateLimitLayer::new(limiter).layer(Strict::default());
+        assert_eq!(status(&mut service).await, 200);
+        let response = service.oneshot(dear()).await.expect("a response");
+        assert_eq!(response.status(), 429);
+        assert!(!response.headers().contains_key("retry-after"));
+        let reason = rejection(&response).expect("a reason");
+        assert_eq!(reason.kind(), RejectionKind::NeverFits);
+        assert_eq!(reason.policies().len(), 2);
+        assert_eq!(reason.retry_after(), None);
+        assert_eq!(reason.retry_after_secs(), None);
+    }
+}
+
 #[tokio::test]
 async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
-    let costs = |cost: u32| {
-        move |request: &RequestHead<'_>| match request.headers.contains_key("x-dear") {
-            true => cost,
-            false => 1,
-        }
-    };
     let limiter = Limiter::new(
         TestStore::new(Trip::None),
         [
             // The second request lacks one permit, which takes 6 s; the nine that are left would
             // last for 54 s.
-            Policy::new("slow", Limit::gcra(10, MINUTE)).cost_by(costs(10)),
+            Policy::new("slow", Limit::gcra(10, MINUTE)).cost_by(if_dear(10)),
             Policy::new("empty", Limit::gcra(1, 7 * SECOND)),
         ],
     )
     .expect("sound policies");
     let mut service = RateLimitLayer::new(limiter).layer(Strict::default());
     assert_eq!(status(&mut service).await, 200);
-    let mut dear = request();
-    dear.headers_mut()
-        .insert("x-dear", http::HeaderValue::from_static("yes"));
-    let response = service.oneshot(dear).await.expect("a response");
+    let response = service.oneshot(dear()).await.expect("a response");
     assert_eq!(
         response.headers()["ratelimit"],
         r#""slow";r=9;t=6, "empty";r=0;t=7"#

@@ -26,7 +26,8 @@ pub(super) struct Shared<S: Store> {
     pub(super) patience: Micros,
     /// What is taken and given back in the background.
     pub(super) under_way: UnderWay,
-    looked_after_on: Mutex<HashSet<Id>>,
+    /// The runtimes with a task that maintains the batches.
+    pub(super) looked_after_on: Mutex<HashSet<Id>>,
 }
 
 impl<S: Store> Shared<S> {

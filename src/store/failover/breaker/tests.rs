@@ -70,7 +70,7 @@ fn open(breaker: &Spread<Breaker>) {
 
 /// As with policies about subjects on two nodes, one of which is down.
 #[tokio::test]
-async fn observers_are_told_of_a_part_that_failed_beside_others() {
+async fn a_part_that_failed_beside_others_is_told_to_observers_and_warned_of() {
     let failed = Outcome::FailedOpen(StoreErrorKind::Unreachable);
     let decisions =
         [Outcome::Allowed, failed].map(|outcome| Decision::unasked(outcome, (1, Micros::new(1))));
@@ -81,6 +81,8 @@ async fn observers_are_told_of_a_part_that_failed_beside_others() {
             ticket.decided(Instant::now(), &decisions.into_iter().collect());
         }
         assert_eq!(*notes.failures.lock().unwrap(), [told; 10]);
+        let was_warned_of = !breaker.lock().warned_of_part.try_warn();
+        assert_eq!(was_warned_of, has_parts);
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
 }

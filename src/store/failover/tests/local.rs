@@ -9,9 +9,10 @@ use crate::time::ManualClock;
 
 const QUARTER: FailureMode = FailureMode::Local { share: 0.25 };
 
-/// A store that fails, with a local share on a manual clock.
+/// A store that fails, with a local share on a manual clock. What both have taken can be told apart
+/// by its origin only.
 fn failing() -> (Arc<Scripted>, Failover, ManualClock) {
-    let clock = ManualClock::new();
+    let clock = ManualClock::at(NOW);
     let (store, mut failover) = over(Way::Fails(GONE));
     let local = MemoryStore::builder().clock(clock.clone()).build();
     count_in(&mut failover, Local::over(local));

@@ -19,6 +19,9 @@ mod local;
 mod standstill;
 mod watch;
 
+/// The instant at which stores of these tests decide.
+const NOW: Micros = Micros::new(1_000_000);
+
 /// What a store of these tests answers.
 #[derive(Clone, Copy)]
 enum Way {
@@ -73,8 +76,7 @@ impl Store for Scripted {
         self.asked.lock().unwrap().push(actions);
         let fits = |check: &Check<'_>| {
             let state = check.algorithm.untouched();
-            let now = Micros::new(1_000_000);
-            check.algorithm.read(&state, now, &check.action)
+            check.algorithm.read(&state, NOW, &check.action)
         };
         let readings: Vec<_> = checks.iter().map(fits).collect();
         let asked = checks

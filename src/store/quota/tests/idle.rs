@@ -68,3 +68,45 @@ fn batches_expire_on_each_runtime_they_arrive_on() {
         assert_eq!(fleet.look(&others).remaining(), 10_000 - 100);
     });
 }
+
+/// Nobody tidies up here.
+#[test]
+fn permits_that_are_too_old_are_not_among_those_that_a_look_tells_of() {
+    let (idle, busy) = (runtime(), runtime());
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = windowed();
+    left_by(&idle, &busy, warm_up(&process, &subject, 100));
+    busy.block_on(async {
+        let look = async || ask(&process, &subject, Action::look()).await.unwrap();
+        assert_eq!(look().await.remaining(), 10_000 - 100);
+        let in_store = fleet.look(&subject).remaining();
+        assert!(in_store < 10_000 - 100, "none held");
+        sleep(SECOND).await;
+        assert_eq!(look().await.remaining(), in_store);
+    });
+}
+
+#[test]
+fn a_runtime_is_looked_after_while_it_lives_and_any_permits_are_held() {
+    let (first, second) = (runtime(), runtime());
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subjects = [1, 2].map(|number| windowed().numbered(number));
+    let looked_after = || process.0.looked_after_on.lock().unwrap().len();
+    left_by(&first, &second, warm_up(&process, &subjects[0], 100));
+    assert_eq!(looked_after(), 1);
+    second.block_on(warm_up(&process, &subjects[1], 100));
+    assert_eq!(looked_after(), 2);
+    drop(first);
+    assert_eq!(looked_after(), 1);
+    for used in [100, 200] {
+        second.block_on(async {
+            sleep(SECOND).await;
+            assert_eq!(looked_after(), 0);
+            assert_eq!(fleet.look(&subjects[1]).remaining(), 10_000 - used);
+            warm_up(&process, &subjects[1], 100).await;
+        });
+        assert_eq!(looked_after(), 1);
+    }
+}
