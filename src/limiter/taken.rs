@@ -14,7 +14,7 @@ use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
 use crate::caught::caught;
 use crate::decision::{Decision, Decisions, Outcome, Receipt};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
 use crate::store::{Answer, Check, Store as _, go_on};
@@ -44,8 +44,16 @@ struct Entry {
     /// Whether others may wait behind it.
     is_queued: bool,
     lease: Option<LeaseId>,
-    /// Whether the store may hold the lease: so unless it is known not to.
-    is_in_store: bool,
+    in_store: InStore,
+}
+
+/// Whether the store holds what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InStore {
+    No,
+    /// The question may still reach it: there is no answer, or none was waited for.
+    Perhaps,
+    Yes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -85,7 +93,7 @@ impl Taken {
             receipt: None,
             is_queued: check.algorithm.may_hold_up(&check.action),
             lease: check.action.lease(),
-            is_in_store: true,
+            in_store: InStore::Perhaps,
         });
         self.entries.extend(entries);
     }
@@ -100,12 +108,15 @@ impl Taken {
         let entries = std::mem::take(&mut self.entries);
         for (mut entry, (decision, own)) in entries.into_iter().zip(answers) {
             // Its own: the policy's does not tell if its penalty is known to ban.
-            let failure = own.store_failure();
-            entry.is_in_store = failure.is_none_or(StoreErrorKind::may_have_counted);
+            entry.in_store = match own.store_failure() {
+                None => InStore::Yes,
+                Some(failure) if failure.may_have_counted() => InStore::Perhaps,
+                Some(_) => InStore::No,
+            };
             if all_allow && decision.outcome == Outcome::Allowed {
                 entry.receipt = Some(own.receipt);
                 self.entries.push(entry);
-            } else if failure.is_some() && entry.is_in_store {
+            } else if entry.in_store == InStore::Perhaps {
                 doubtful.push(entry);
             }
         }
@@ -209,7 +220,10 @@ impl Taken {
         let Some(answer) = caught(|| self.ask(checks)).flatten() else {
             return;
         };
-        let in_store = entries.iter().filter(|entry| entry.is_in_store);
+        let is_in_doubt = entries
+            .iter()
+            .any(|entry| entry.in_store == InStore::Perhaps);
+        let in_store = entries.iter().filter(|entry| entry.in_store != InStore::No);
         let leases: SmallVec<[Lease; 1]> = in_store.filter_map(Entry::lease).collect();
         let is_done = match &answer {
             Answer::Ready(answer) => leases.is_empty() || !has_failed(answer),
@@ -226,7 +240,7 @@ impl Taken {
         let ending = Ending {
             limiter: self.limiter.clone(),
             leases,
-            is_in_doubt: self.stage == Stage::Asking,
+            is_in_doubt,
             elsewhere: elsewhere.cloned(),
         };
         let on_its_way = self.limiter.on_its_way();

@@ -116,14 +116,21 @@ async fn a_decision_that_comes_too_late_ends_the_lease_it_took() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_taken_after_it_was_given_back_is_ended() {
-    let store = Arc::new(Late::new());
-    let hasty = Limiter::builder(Arc::clone(&store)).policy(one_for_long());
-    let hasty = hasty.timeout(LATE / 2).build().unwrap();
-    assert_eq!(request(&hasty).await.status(), 503);
-    let limiter = patient(store, [one_for_long()]);
-    sleep(LATE).await;
-    assert_eq!(taken(&limiter).await, 1);
-    come_to(&limiter, 0).await;
+    for (mode, status) in [
+        (FailureMode::Allow, 200),
+        (FailureMode::Deny, 503),
+        (FailureMode::Local { share: 1.0 }, 200),
+    ] {
+        let store = Arc::new(Late::new());
+        let policy = one_for_long().on_store_failure(mode);
+        let hasty = Limiter::builder(Arc::clone(&store)).policy(policy);
+        let hasty = hasty.timeout(LATE / 2).build().unwrap();
+        assert_eq!(request(&hasty).await.status(), status);
+        let limiter = patient(store, [one_for_long()]);
+        sleep(LATE).await;
+        assert_eq!(taken(&limiter).await, 1, "{mode:?}");
+        come_to(&limiter, 0).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
