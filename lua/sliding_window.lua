@@ -1,6 +1,7 @@
 -- sliding_window: judge a cost against the counts of the slices of the last window, and add to one.
--- state         string           expires_us, then ends_us:used of each slice, oldest first, all
---                                with a colon between
+-- state         string           expires_us:total, then :ends_us:used of each slice, newest first; total is
+--                                what all of them have. So a take reads and writes the beginning, and what
+--                                lapses at the end, however many slices there are
 -- ARGV[at + 1]  verb             take | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
@@ -13,58 +14,74 @@
 local function sliding_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us, slice_us = ARGV[at + 4] + 0, ARGV[at + 6] + 0
+  local format, match, sub = string.format, string.match, string.sub
 
-  -- All slices: their ends, their counts (both as texts of the state unless they have changed), and
-  -- how many there are. Those up to `lapsed` no longer count.
-  local ends, counts, texts, last, lapsed, used = {}, {}, {}, 0, 0, 0
-  local charged_us, charged_expires = window_us, 0
-  if state then
-    local expires, slices = string.match(state, "^(%d+)(:[%d:]+)$")
-    charged_expires = tonumber(expires)
-    -- No clock reaches this before the year 2223.
-    if not charged_expires or charged_expires >= 8000000000000000 then
+  -- The slices as text, what all of them have, and when the newest one ends.
+  local slices, total, newest = "", 0, 0
+  local expires, charged_us = 0, window_us
+  local function slice(ends, count)
+    ends, count = tonumber(ends), tonumber(count)
+    -- No limit is higher, and everything a slice was charged with is over by then.
+    if not ends or count > 4294967295 or ends > expires then
       error("foreign value")
     end
-    for text, slice, count in string.gmatch(now < charged_expires and slices or "", ":((%d+):?(%d*))") do
-      last = last + 1
-      -- No limit is higher, and everything a slice was charged with is over by then.
-      if count == "" or count + 0 > 4294967295 or slice + 0 > charged_expires then
-        error("foreign value")
-      end
-      ends[last], counts[last], texts[last] = slice + 0, count + 0, text
-      if ends[last] + window_us > now then
-        used = used + counts[last]
-      else
-        lapsed = last
-      end
+    return ends, count
+  end
+  -- The slice that begins at this place of the text: its end, its count, and what is behind it.
+  local function slice_from(first)
+    local ends, count, behind = match(slices, "^:(%d+):(%d+)()", first)
+    ends, count = slice(ends, count)
+    return ends, count, behind
+  end
+  -- The slice that stops there: its end, its count, and where it begins.
+  local function slice_up_to(last)
+    -- None is longer.
+    local before = math.max(last - 28, 0)
+    local first, ends, count = match(sub(slices, before + 1, last), "():(%d+):(%d+)$")
+    ends, count = slice(ends, count)
+    return ends, count, before + first
+  end
+
+  if state then
+    local first
+    expires, total, first = match(state, "^(%d+):(%d+)():")
+    expires, total = tonumber(expires), tonumber(total)
+    -- No clock reaches this before the year 2223.
+    if not total or expires >= 8000000000000000 then
+      error("foreign value")
     end
-    if last > 0 then
-      charged_us = charged_expires - ends[last]
-    end
+    slices = sub(state, first)
+    newest = slice_from(1)
+    charged_us = expires - newest
     -- No window is longer than 366 days.
     if charged_us > 31622400000000 then
+      error("foreign value")
+    end
+  end
+  -- What the slices that still count have, and where their text stops.
+  local used, stop = 0, 0
+  if now < expires then
+    used, stop = total, #slices
+    while stop > 0 do
+      local ends, count, first = slice_up_to(stop)
+      if ends + window_us > now then
+        break
+      end
+      used, stop = used - count, first - 1
+    end
+    if used < 0 or used > 4294967295 or (used > 0) ~= (stop > 0) then
       error("foreign value")
     end
   end
   local function end_of_slice(instant)
     return instant - instant % slice_us + slice_us
   end
-  local function keep(first, within_us)
-    local expires = ends[last] + within_us
-    local text = {string.format("%d", expires)}
-    for slice = first, last do
-      if counts[slice] > 0 then
-        text[#text + 1] = texts[slice] or string.format("%d:%d", ends[slice], counts[slice])
-      end
-    end
-    return table.concat(text, ":"), expires
-  end
   -- By this window, and together with the whole state, which is forgotten by the window it was
   -- charged with.
-  local function lapses_in(slice)
-    return math.min(ends[slice] + window_us, ends[last] + charged_us) - now
+  local function lapses_in(ends)
+    return math.min(ends + window_us, newest + charged_us) - now
   end
-  local empty_in = last > lapsed and lapses_in(last) or 0
+  local empty_in = stop > 0 and lapses_in(newest) or 0
 
   if verb == "credit" then
     -- Others may have taken permits under other rules since: what has lapsed only by this window
@@ -77,54 +94,67 @@ local function sliding_window(state, at, now)
     -- Permits of the slice in which they were taken, and then of those before it. If that is
     -- unknown, the oldest, as those that remain lapse no earlier than the ones given back would
     -- have.
-    local from, to, step = lapsed, lapsed + 1, -1
-    while taken_us > 0 and from < last and ends[from + 1] <= end_of_slice(taken_us) do
-      from = from + 1
-    end
-    if from == lapsed then
-      from, to, step = lapsed + 1, last, 1
-    end
-    local rest = back
-    for slice = from, to, step do
-      local given = math.min(rest, counts[slice])
-      counts[slice], texts[slice], rest = counts[slice] - given, nil, rest - given
-    end
-    while last > 0 and counts[last] == 0 do
-      last = last - 1
-    end
-    if last == 0 or ends[last] + charged_us <= now then
-      return true, 0, 0, 0, false
-    end
-    empty_in = last > lapsed and lapses_in(last) or 0
-    return true, 0, used - back + rest, empty_in, keep(1, charged_us)
-  end
-  if verb == "take" and cost > 0 and used + cost > limit then
-    local freed, wait_us = 0, window_us
-    for slice = lapsed + 1, last do
-      freed = freed + counts[slice]
-      if freed >= used + cost - limit then
-        wait_us = lapses_in(slice)
+    local first = taken_us > 0 and 1 or stop + 1
+    while first <= stop do
+      local ends, _, behind = slice_from(first)
+      if ends <= end_of_slice(taken_us) then
         break
       end
+      first = behind
+    end
+    -- The text from `first` to `last` goes, but for what is left of the slice that is not empty then.
+    local last, rest, left = first - 1, back, ""
+    local function give_back(ends, count)
+      local given = math.min(rest, count)
+      rest, left = rest - given, given < count and format(":%d:%d", ends, count - given) or ""
+    end
+    if first > stop then
+      while rest > 0 do
+        local ends, count
+        ends, count, first = slice_up_to(first - 1)
+        give_back(ends, count)
+      end
+    else
+      while rest > 0 and last < stop do
+        local ends, count, behind = slice_from(last + 1)
+        last = behind - 1
+        give_back(ends, count)
+      end
+    end
+    slices = sub(slices, 1, first - 1) .. left .. sub(slices, last + 1)
+    used, total = used - back + rest, total - back + rest
+    newest = slices ~= "" and slice_from(1)
+    if not newest or newest + charged_us <= now then
+      return true, 0, 0, 0, false
+    end
+    local kept = format("%d:%d", newest + charged_us, total) .. slices
+    return true, 0, used, used > 0 and lapses_in(newest) or 0, kept, newest + charged_us
+  end
+  if verb == "take" and cost > 0 and used + cost > limit then
+    local wait_us, freed, last = window_us, 0, stop
+    -- Only a cost above the limit outlasts every slice.
+    while cost <= limit and freed < used + cost - limit do
+      local ends, count, first = slice_up_to(last)
+      wait_us, freed, last = lapses_in(ends), freed + count, first - 1
     end
     return false, wait_us, used, empty_in
   end
 
-  if cost > 0 and last > lapsed then
+  if cost > 0 and stop > 0 then
     -- Once permits are taken, the state is not forgotten before it lapses by this window.
-    empty_in = ends[last] + window_us - now
+    empty_in = newest + window_us - now
   end
   local added = math.min(used + cost, 4294967295) - used
   if added <= 0 then
     return true, 0, used, empty_in
   end
+  local ends, count, others = end_of_slice(now), 0, 1
   -- Into the newest slice also if the clock stepped back, or slices were made shorter.
-  if last > lapsed and ends[last] >= end_of_slice(now) then
-    counts[last], texts[last] = counts[last] + added, nil
-  else
-    last = last + 1
-    ends[last], counts[last] = end_of_slice(now), added
+  if stop > 0 and newest >= ends then
+    ends, count, others = slice_from(1)
   end
-  local kept, expires = keep(lapsed + 1, window_us)
-  return true, 0, used, empty_in, kept, expires ~= charged_expires and expires or nil
+  local kept = format("%d:%d:%d:%d", ends + window_us, used + added, ends, count + added)
+  kept = kept .. sub(slices, others, stop)
+  local is_alike = ends + window_us == expires
+  return true, 0, used, empty_in, kept, not is_alike and ends + window_us or nil
 end

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_throttle::algorithm::Action;
+use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    DAY, Decisions, FailureMode, Key, Limit, Limiter, Outcome, Penalty, Policy, PolicyId, Rate,
-    RedisStore, SECOND, Store, Subject,
+    DAY, Decisions, FailureMode, HOUR, Key, Limit, Limiter, Outcome, Penalty, Policy, PolicyId,
+    Rate, RedisStore, SECOND, Store, Subject,
 };
 
 use support::asking::{GO_ALONE, answer_of, check_of};
@@ -186,8 +186,53 @@ async fn a_sliding_window_keeps_one_count_for_each_slice() {
         bench.advance(Duration::from_millis(2));
     }
     let state: String = bench.server().query(("GET", bench.server().keys()));
-    // When it expires, ten whole slices, and those at both ends.
-    assert!(state.split(':').count() <= 1 + 2 * 12, "{state}");
+    // When it expires, the total, ten whole slices, and those at both ends.
+    assert!(state.split(':').count() <= 2 + 2 * 12, "{state}");
+}
+
+/// They are asked in turns, so that whatever else the machine does affects both.
+#[tokio::test]
+async fn a_take_costs_the_server_little_however_many_slices_a_window_has() {
+    const SLICES: [u32; 2] = [10, 1_000];
+    let bench = Bench::redis().await;
+    let limits = SLICES.map(|slices| Limit::sliding_window(u32::MAX, HOUR).slices(slices));
+    let [few, many] = limits.map(|limit| Algorithm::try_from(&limit).unwrap());
+    let take = async || {
+        for (policy, algorithm) in [("few", few), ("many", many)] {
+            let done = [(policy, algorithm, "alice", Action::take(1))];
+            assert!(bench.act_all(&done).await.all_allow());
+        }
+    };
+    for _ in 0..1_000 {
+        take().await;
+        bench.advance(HOUR / 1_000);
+    }
+    for (setting, value) in [("slowlog-log-slower-than", 0), ("slowlog-max-len", 1_000)] {
+        bench
+            .server()
+            .query::<()>(("CONFIG", "SET", setting, value));
+    }
+    for _ in 0..100 {
+        take().await;
+    }
+    type Logged = (i64, i64, u64, Vec<String>, String, String);
+    let logged: Vec<Logged> = bench.server().query(("SLOWLOG", "GET", 1_000));
+    let median = |policy: &str| {
+        let is_of_it = |(.., command, _, _): &&Logged| {
+            let key = command.get(3).filter(|_| command[0] == "EVALSHA");
+            key.is_some_and(|key| key.ends_with(policy))
+        };
+        let mut times: Vec<u64> = logged
+            .iter()
+            .filter(is_of_it)
+            .map(|entry| entry.2)
+            .collect();
+        assert_eq!(times.len(), 100);
+        times.sort_unstable();
+        times[50]
+    };
+    let [few, many] = [":few", ":many"].map(median);
+    assert!(many < 12 * few, "{few} us, and {many} us with many slices");
 }
 
 /// Only a denial is counted; during the ban, not even that.
