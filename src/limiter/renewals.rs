@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use tokio::runtime::Id;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::leases::Lease;
@@ -84,6 +85,8 @@ impl Renewals {
                 // process alone, where each question renews them whether or not the store answers.
                 Some(_) => {}
             }
+            // A store that answers at once would keep everybody else on this thread waiting.
+            yield_now().await;
         }
     }
 }

@@ -1,12 +1,17 @@
 //! Leases are renewed together for as long as they are held, and no longer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
+use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Clock, FailureMode, Header, Held, Limit, Limiter, ManualClock, Policy, SECOND, StoreErrorKind,
+    Answer, Check, Clock, FailureMode, Header, Held, Limit, Limiter, ManualClock, MemoryStore,
+    Policy, SECOND, Store, StoreErrorKind,
 };
 
 use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, patient, policy, taken, until};
@@ -147,6 +152,43 @@ async fn a_thousand_leases_are_renewed_in_five_trips_every_third_of_their_life()
         assert_eq!(store.renewed(), [200; 5]);
     }
     assert_eq!(taken(&limiter).await, 1_000);
+}
+
+/// A store that answers at once, and counts the questions that renew leases.
+#[derive(Clone)]
+struct AtOnce {
+    store: MemoryStore,
+    renewals: Arc<AtomicUsize>,
+}
+
+impl Store for AtOnce {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let renews = |check: &Check<'_>| matches!(check.action, Action::Renew(_));
+        let renews = checks.iter().any(renews);
+        self.renewals.fetch_add(renews.into(), Ordering::SeqCst);
+        self.store.ask(checks)
+    }
+}
+
+/// Otherwise a process with a hundred thousand of them would answer nobody meanwhile.
+#[tokio::test(start_paused = true)]
+async fn others_run_while_many_leases_in_memory_are_renewed() {
+    let store = AtOnce {
+        store: MemoryStore::new(),
+        renewals: Arc::default(),
+    };
+    let limit = Limit::concurrency(1_000).lease(LIFE);
+    let limiter = patient(store.clone(), [policy(limit)]);
+    let _held = join_all((0..1_000).map(|_| hold(&limiter))).await;
+    tokio::time::advance(LIFE / 3).await;
+    let (mut before, mut most) = (0, 0);
+    for _ in 0..100 {
+        let renewals = store.renewals.load(Ordering::SeqCst);
+        most = most.max(renewals - before);
+        before = renewals;
+        yield_now().await;
+    }
+    assert_eq!((before, most), (5, 1));
 }
 
 #[tokio::test(start_paused = true)]
