@@ -5,12 +5,16 @@ use http::{HeaderValue, Method};
 
 use crate::request::RequestHead;
 
+/// No client's content type is longer. A client could make the answer's head so large that a proxy
+/// takes it for a fault of the server, which it then asks no more, for anybody.
+const LONGEST_ANSWERED: usize = 128;
+
 /// Which gRPC a request speaks, as far as the answer depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::http::rejection) enum Dialect {
     /// gRPC over HTTP/2.
     Grpc,
-    /// gRPC-Web, which is answered in the request's own content type.
+    /// gRPC-Web, which is answered in the request's own content type, unless that is too long.
     GrpcWeb(HeaderValue),
 }
 
@@ -35,8 +39,16 @@ impl Dialect {
             return Some(Self::Grpc);
         }
         let rest = after(rest, WEB)?;
-        let rest = after(rest, b"-text").unwrap_or(rest);
-        ends_or_goes_on(rest).then(|| Self::GrpcWeb(content_type.clone()))
+        let (rest, plain) = match after(rest, b"-text") {
+            Some(rest) => (rest, "application/grpc-web-text"),
+            None => (rest, "application/grpc-web"),
+        };
+        ends_or_goes_on(rest).then(|| {
+            Self::GrpcWeb(match content_type.len() {
+                ..=LONGEST_ANSWERED => content_type.clone(),
+                _ => HeaderValue::from_static(plain),
+            })
+        })
     }
 }
 
@@ -94,6 +106,22 @@ mod tests {
         ] {
             let own = HeaderValue::from_static(content_type);
             assert_eq!(dialect(content_type), Some(Dialect::GrpcWeb(own)));
+        }
+    }
+
+    #[test]
+    fn a_long_content_type_makes_no_long_answer() {
+        for plain in ["application/grpc-web", "application/grpc-web-text"] {
+            let longest = format!("{plain}+{}", "x".repeat(127 - plain.len()));
+            for (content_type, answered) in [
+                (longest.clone(), &*longest),
+                (format!("{longest}x"), plain),
+                (format!("{plain};{}", "a=b;".repeat(2_000)), plain),
+            ] {
+                let answered = HeaderValue::try_from(answered).unwrap();
+                let expected = Some(Dialect::GrpcWeb(answered));
+                assert_eq!(dialect(&content_type), expected, "{content_type}");
+            }
         }
     }
 }
