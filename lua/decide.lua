@@ -32,7 +32,7 @@ local function decide(first, last, all_fit)
         rate = rate - 1
         denied = denied or reply[(rate - first) * 4 + 1] == 0
       until rate <= first or string.sub(ARGV[2 + (rate - 1) * stride], 1, 1) ~= "+"
-      committed = denied and reply[(i - first) * 4 + 1] == 1
+      committed = denied
     end
     if committed and kept[i] ~= nil then
       unwritten[#unwritten + 1] = keep(i, at, kept[i], expires[i])

@@ -101,7 +101,7 @@ local function decide(first, last, all_fit)
       return false
     elseif is_penalty(i) then
       local _, denied = limit(i - 1)
-      return i > first and denied and fits(i) == 1
+      return denied
     end
     local all, _, last = limit(i)
     local is_banned = is_penalty(last + 1) and fits(last + 1) == 0
