@@ -108,9 +108,10 @@ local function sliding_counter(state, at, now)
       -- Not in this window. In the next one, the current count is the previous.
       from, counted, room = ends + length, current, math.max(limit - cost, 0)
     end
-    -- The longest overlap at which the share leaves enough room.
+    -- The longest overlap at which the share leaves enough room: not a whole window, as the count
+    -- exceeds the room.
     local overlap = multiply_divide(room, length, math.max(counted, 1))
-    return false, from - math.min(overlap, length) - now, used, gone_in(current)
+    return false, from - overlap - now, used, gone_in(current)
   end
 
   -- The length was changed: the spread is unknown, so all permits count as taken in this window.

@@ -98,9 +98,10 @@ impl SlidingCounter {
                 u64::from(self.limit.saturating_sub(cost)),
             ),
         };
-        // The longest overlap at which the share leaves enough room.
+        // The longest overlap at which the share leaves enough room: not a whole window, as the
+        // count exceeds the room.
         let overlap = multiply_divide(room, window.get(), counted.max(1)).0;
-        ends.saturating_sub(Micros::new(overlap.min(window.get())))
+        ends.saturating_sub(Micros::new(overlap))
     }
 }
 

@@ -195,7 +195,7 @@ impl Debt {
         let over = self.over(debt, take.cost);
         if take.patience == Patience::None && !self.queues {
             let wait = over.ceil();
-            return (wait.is_zero() && take.cost <= self.capacity, wait);
+            return (wait.is_zero(), wait);
         }
         self.judge_waiting(debt, over, take)
     }
