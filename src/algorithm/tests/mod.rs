@@ -228,9 +228,12 @@ fn costs() -> impl Strategy<Value = u32> {
     prop_oneof![6 => Just(1_u32), 3 => 0_u32..12, 1 => any::<u32>()]
 }
 
+/// As many leases are looked at one by one: of more the wait may be too long.
+const MOST_ASKS: usize = 64;
+
 /// `(microseconds since the last ask, cost)`.
 fn histories() -> impl Strategy<Value = Vec<(u64, u32)>> {
-    prop::collection::vec((pauses(), costs()), 1..80)
+    prop::collection::vec((pauses(), costs()), 1..=MOST_ASKS)
 }
 
 fn patiences() -> impl Strategy<Value = Patience> {

@@ -55,7 +55,7 @@ proptest! {
     #[test]
     fn every_answer_keeps_its_promises(
         numbers in numbers(ALL),
-        history in prop::collection::vec((pauses(), costs(), any::<bool>()), 1..80),
+        history in prop::collection::vec((pauses(), costs(), any::<bool>()), 1..=MOST_ASKS),
     ) {
         let mut subject = Subject::of(numbers.limit());
         for (pause, cost, is_final) in history {
