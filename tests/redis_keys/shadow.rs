@@ -2,7 +2,8 @@
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    DAY, Decisions, Limit, Outcome, Penalty, PolicyId, RedisStore, StoreError, StoreErrorKind,
+    DAY, Decisions, Limit, Micros, Outcome, Penalty, PolicyId, RedisStore, StoreError,
+    StoreErrorKind,
 };
 
 use crate::LIMITS;
@@ -119,6 +120,36 @@ async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_wo
         assert_eq!(found, [Outcome::Allowed, guarded, FOREIGN]);
     }
     delete(&server, &of_penalty);
+}
+
+/// What is unknown is neither room under the whole limit nor a denial.
+#[tokio::test]
+async fn in_shadow_a_rate_that_is_not_ours_leaves_the_other_rate_and_the_penalty_as_they_are() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let (login, alice) = (PolicyId::new("login"), "alice");
+    let daily = login.with_further_rate(Micros::from(DAY));
+    // Logs have a key for each rate.
+    let limit = Limit::sliding_log(5, DAY);
+    let penalty = Penalty::after(1, DAY, DAY);
+    let take = Action::take(1);
+    let asked = [
+        check_of(&login, alice, &limit, take).in_shadow(true),
+        check_of(&daily, alice, &limit, take).in_shadow(true),
+        check_of(&login, alice, &penalty, take).in_shadow(true),
+    ];
+    assert!(answer_of(&store, &asked).await.unwrap().all_allow());
+    let keys = server.keys();
+    assert_eq!(keys.len(), 2, "one of each rate: {keys:?}");
+    server.query::<i64>(("DEL", &keys));
+    for foreign in &keys {
+        plant(&server, foreign, "HSET", &["a", "b"]);
+        let found = outcomes(answer_of(&store, &asked).await).unwrap();
+        let failed = found.iter().filter(|outcome| **outcome == FOREIGN).count();
+        assert_eq!(failed, 1, "{found:?}");
+        assert_eq!(server.keys(), [foreign.as_str()]);
+        delete(&server, foreign);
+    }
 }
 
 #[tokio::test]
