@@ -6,9 +6,10 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{
-    Clock, DAY, HOUR, Limit, Limiter, MINUTE, ManualClock, Micros, Penalty, Policy, SECOND,
+    Clock, DAY, HOUR, Limit, MINUTE, ManualClock, Micros, Penalty, PolicyId, SECOND,
 };
 
+use crate::support::asking::{answer_of, check_of};
 use crate::support::bench::Bench;
 use crate::support::drawn::drawn;
 use crate::support::redis::Server;
@@ -256,6 +257,14 @@ async fn a_penalty_expires_when_all_is_forgotten() {
     bench.act_all(&denied).await;
     bench.act_all(&denied).await;
     assert!(expires_in(&bench, 5 * HOUR));
+    // The denials before a ban are forgotten with it, however short it is.
+    bench.advance(6 * HOUR);
+    let brief = Algorithm::try_from(&Penalty::after(2, HOUR, MINUTE)).unwrap();
+    let denied = [guard, brief].map(|algorithm| ("policy", algorithm, "key", Action::take(2)));
+    bench.act_all(&denied).await;
+    assert!(expires_in(&bench, HOUR));
+    bench.act_all(&denied).await;
+    assert!(expires_in(&bench, 2 * MINUTE));
 }
 
 /// A TTL in whole seconds would forgive debt, or block for longer than it says.
@@ -264,19 +273,31 @@ async fn sliding_log_expires_to_the_millisecond() {
     let server = Server::start();
     let clock = ManualClock::new();
     let store = server.builder().clock_for_tests(clock.clone());
+    let store = store.connect().await.unwrap();
     let window = Duration::from_micros(90_123_456);
-    let limiter = Limiter::builder(store.connect().await.unwrap())
-        .policy(Policy::new("log", Limit::sliding_log(2, window)))
-        .timeout(20 * SECOND)
-        .build()
-        .unwrap();
-    for _ in 0..2 {
-        assert!(limiter.check("log", "alice").await.unwrap().is_allowed());
-        let lapses = clock.now().saturating_add(Micros::from(window));
+    let (policy, limit) = (PolicyId::new("log"), Limit::sliding_log(2, window));
+    let act = async |action| {
+        let check = check_of(&policy, "alice", &limit, action);
+        answer_of(&store, &[check]).await.unwrap()[0]
+    };
+    let assert_lapses_with = |newest: Micros| {
+        let lapses = newest.saturating_add(Micros::from(window));
         let late_ms = expires_ms(&server).abs_diff(lapses.ceil_millis());
         assert!(late_ms <= 1, "{late_ms} ms");
-        clock.advance(Duration::from_micros(1_234));
+    };
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        clock.advance(Duration::from_micros(12_345));
+        assert!(act(Action::take(1)).await.is_allowed());
+        taken.push(clock.now());
+        assert_lapses_with(clock.now());
     }
+    let back = Action::Credit {
+        permits: 1,
+        taken_at: Some(taken[1]),
+    };
+    assert_eq!(act(back).await.remaining(), 1);
+    assert_lapses_with(taken[0]);
 }
 
 /// A key that is incremented keeps its expiry until the end of a second. If it is paid in a later

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    DAY, Key, Limit, Outcome, Penalty, Policy, PolicyId, Receipt, RedisStore, StoreError,
+    DAY, Key, Limit, Micros, Outcome, Penalty, Policy, PolicyId, Receipt, RedisStore, StoreError,
     StoreErrorKind, Subject,
 };
 
@@ -35,7 +35,7 @@ const NO_DEBT: [(&str, &[&str]); 15] = [
     ("HSET", &["a", "b"]),
 ];
 
-const OTHERS: [Planted; 53] = [
+const OTHERS: [Planted; 55] = [
     ("windows", "SET", &["7"]),
     ("windows", "SET", &["1:2:three"]),
     ("windows", "SET", &["1::3"]),
@@ -64,6 +64,12 @@ const OTHERS: [Planted; 53] = [
         &["4102444800000000", "1", "4102444799000000"],
     ),
     ("log", "RPUSH", &["4102444800000000", "1", "1", "0"]),
+    // A permit taken when it has already lapsed.
+    (
+        "log",
+        "RPUSH",
+        &["4102444799000000", "1", "4102444800000000", "0"],
+    ),
     ("log", "RPUSH", &["1e20", "1", "1e20", "0"]),
     (
         "log",
@@ -93,6 +99,8 @@ const OTHERS: [Planted; 53] = [
         &["1152921504606846976:5:1152921504606846976:5"],
     ),
     ("slices", "SET", &["4102444800000000:5:4102444800000001:5"]),
+    // Of a window longer than any.
+    ("slices", "SET", &["4102444800000000:5:1:5"]),
     (
         "slices",
         "SET",
@@ -283,6 +291,7 @@ async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
         ("SET", &["99999999999999999999:99999999999999999999:5"]),
         ("SET", &["1152921504606846976:2:3"]),
         ("SET", &["4102444800000000:4102444800000001:5"]),
+        ("SET", &["4102444800000000:2:31622400000001"]),
         ("SET", &["4102444800000000:2:3:4102444800000001"]),
         ("RPUSH", &["1"]),
         ("HSET", &["a", "b"]),
@@ -302,7 +311,8 @@ async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
 #[tokio::test]
 async fn sliding_log_totals_wrap_around() {
     let server = Server::start();
-    let limiter = limiter(&server, [Policy::new("log", Limit::sliding_log(10, DAY))]).await;
+    let limit = Limit::sliding_log(10, DAY);
+    let limiter = limiter(&server, [Policy::new("log", limit)]).await;
     let _ = limiter.check_cost("log", "alice", 1).await.unwrap();
     let key = server.keys().remove(0);
     let list = |from: i64, to: i64| server.query::<Vec<u64>>(("LRANGE", &key, from, to));
@@ -315,7 +325,7 @@ async fn sliding_log_totals_wrap_around() {
     replant
         .cmd("RPUSH")
         .arg(&key)
-        .arg(&[expires, last, at, last - 1]);
+        .arg(&[expires, last, at, last - 2]);
     replant.cmd("PEXPIRE").arg(&key).arg(60_000);
     let mut connection = redis::Client::open(server.url())
         .unwrap()
@@ -323,9 +333,20 @@ async fn sliding_log_totals_wrap_around() {
         .unwrap();
     replant.query::<redis::Value>(&mut connection).unwrap();
 
-    let decision = limiter.check_cost("log", "alice", 4).await.unwrap();
+    let decision = limiter.check_cost("log", "alice", 2).await.unwrap();
+    assert_eq!(decision.remaining(), 6);
+    assert_eq!(list(1, 1), [1], "the total began anew");
+    let store = server.store().await;
+    let back = Action::Credit {
+        permits: 2,
+        taken_at: Some(Micros::new(at)),
+    };
+    let algorithm = Algorithm::try_from(&limit).unwrap();
+    let given_back = act(&store, "log", algorithm, back).await.unwrap();
+    assert_eq!(given_back, Outcome::Allowed);
+    assert_eq!(list(1, 1), [last], "the total before it began anew");
+    let decision = limiter.check_cost("log", "alice", 3).await.unwrap();
     assert_eq!(decision.remaining(), 5);
-    assert_eq!(list(1, 1), [3], "the total began anew");
     assert!(
         !limiter
             .check_cost("log", "alice", 6)

@@ -1,4 +1,5 @@
-//! Lapsed leases, such as all of a dead process, are counted and cleared at once.
+//! Lapsed leases, such as all of a dead process, are counted and cleared at once; and so is what a log has
+//! of lapsed permits.
 
 use tower_throttle::algorithm::Patience;
 use tower_throttle::{Limit, MINUTE, SECOND};
@@ -50,4 +51,17 @@ async fn the_permits_of_a_lease_that_lapsed_go_with_it() {
 
 fn members(bench: &Bench) -> u64 {
     bench.server().query(("ZCARD", &bench.server().keys()[0]))
+}
+
+#[tokio::test]
+async fn a_log_drops_the_entries_that_have_lapsed_with_each_take() {
+    let bench = Bench::redis().await;
+    let limit = Limit::sliding_log(3, MINUTE);
+    for _ in 0..10 {
+        bench.advance(MINUTE / 2);
+        assert!(bench.ask(limit, 1).await.is_allowed());
+    }
+    let key = bench.server().keys().remove(0);
+    let items: usize = bench.server().query(("LLEN", key));
+    assert_eq!(items, 2 + 2 * 2, "two entries");
 }
