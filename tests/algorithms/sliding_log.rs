@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, HOUR, Limit, MINUTE, SECOND};
+use tower_throttle::{DAY, Decision, HOUR, Limit, MINUTE, SECOND};
 
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
@@ -19,6 +19,16 @@ on_every_store! {
     a_cost_of_n_occupies_n_permits
     a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one
     a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_by_it_alone
+    a_shorter_window_gives_back_the_oldest_of_all_when_it_is_not_known_which
+    a_shorter_window_gives_back_nothing_that_has_lapsed_by_it
+    what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own
+    without_the_newest_time_may_stand_still_earlier_and_more_count
+    permits_are_known_by_their_instant_while_they_are_among_the_newest_32
+}
+
+fn back(permits: u32, taken: Option<&Decision>) -> Action {
+    let taken_at = taken.map(|taken| taken.receipt().taken_at());
+    Action::Credit { permits, taken_at }
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
@@ -102,11 +112,7 @@ async fn a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one(bench: 
     bench.advance(40 * SECOND);
     let _ = bench.ask(short, 3).await;
     bench.advance(30 * SECOND);
-    let back = Action::Credit {
-        permits: 1,
-        taken_at: None,
-    };
-    let _ = bench.act(long, back).await;
+    let _ = bench.act(long, back(1, None)).await;
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
 }
 
@@ -118,12 +124,72 @@ async fn a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_b
     bench.advance(2 * MINUTE);
     let taken = bench.ask(long, 3).await;
     bench.advance(SECOND);
-    let back = Action::Credit {
-        permits: 3,
-        taken_at: Some(taken.receipt().taken_at()),
-    };
-    let left = bench.act(short, back).await;
+    let left = bench.act(short, back(3, Some(&taken))).await;
     assert_eq!(left.remaining(), 10);
     assert_eq!(left.reset_after(), Duration::ZERO);
     assert_eq!(bench.ask(long, 0).await.remaining(), 9);
+}
+
+async fn a_shorter_window_gives_back_the_oldest_of_all_when_it_is_not_known_which(bench: &Bench) {
+    let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
+    let _ = bench.ask(long, 2).await;
+    bench.advance(2 * MINUTE);
+    let _ = bench.ask(long, 3).await;
+    assert_eq!(bench.act(short, back(1, None)).await.remaining(), 7);
+    assert_eq!(bench.ask(long, 0).await.remaining(), 6);
+    assert_eq!(bench.ask(short, 0).await.remaining(), 7);
+}
+
+async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench) {
+    let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
+    let taken = bench.ask(short, 1).await;
+    bench.advance(30 * SECOND);
+    let _ = bench.ask(long, 3).await;
+    bench.advance(30 * SECOND);
+    let _ = bench.act(short, back(1, Some(&taken))).await;
+    assert_eq!(bench.ask(long, 0).await.remaining(), 6);
+}
+
+async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench: &Bench) {
+    let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
+    let _ = bench.ask(short, 1).await;
+    bench.advance(40 * SECOND);
+    let taken = bench.ask(short, 1).await;
+    bench.advance(20 * SECOND);
+    let left = bench.act(long, back(1, Some(&taken))).await;
+    assert_eq!(left.remaining(), 10);
+    assert_eq!(left.reset_after(), Duration::ZERO);
+}
+
+async fn without_the_newest_time_may_stand_still_earlier_and_more_count(bench: &Bench) {
+    let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
+    let _ = bench.ask(long, 2).await;
+    bench.advance(2 * MINUTE);
+    let taken = bench.ask(long, 3).await;
+    assert_eq!(bench.ask(short, 0).await.remaining(), 7);
+    bench.clock.step_back(2 * MINUTE - SECOND);
+    let left = bench.act(short, back(3, Some(&taken))).await;
+    assert_eq!(left.remaining(), 8);
+    assert_eq!(bench.ask(short, 0).await.remaining(), 8);
+}
+
+/// Behind more others the oldest are given back in their place.
+async fn permits_are_known_by_their_instant_while_they_are_among_the_newest_32(bench: &Bench) {
+    let limit = Limit::sliding_log(100, MINUTE);
+    for (others, is_known) in [(31, true), (32, false)] {
+        let _ = bench.ask(limit, 1).await;
+        bench.advance(30 * SECOND);
+        let taken = bench.ask(limit, 1).await;
+        for _ in 0..others {
+            bench.advance(Duration::from_micros(1));
+            let _ = bench.ask(limit, 1).await;
+        }
+        let left = bench.act(limit, back(1, Some(&taken))).await.remaining();
+        assert_eq!(left, 100 - others - 1);
+        // By then the oldest has lapsed.
+        bench.advance(30 * SECOND);
+        let later = bench.ask(limit, 0).await.remaining();
+        assert_eq!(later > left, is_known, "{others} others");
+        bench.advance(MINUTE);
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Limit, MINUTE, SECOND};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{HOUR, Limit, MINUTE, SECOND};
 
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
@@ -16,6 +17,8 @@ on_every_store! {
     of_a_thousand_slices_is_nearly_the_log
     another_number_of_slices_forgives_nothing
     denied_requests_are_not_counted
+    a_shorter_window_gives_back_nothing_that_has_lapsed_by_it
+    what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
@@ -120,4 +123,42 @@ async fn denied_requests_are_not_counted(bench: &Bench) {
         assert!(!bench.ask(limit, 2).await.is_allowed());
     }
     assert_eq!(bench.ask(limit, 1).await.remaining(), 0);
+}
+
+/// Both with slices of six seconds.
+fn long_and_short() -> [Limit; 2] {
+    [(HOUR, 600), (MINUTE, 10)]
+        .map(|(window, slices)| Limit::sliding_window(10, window).slices(slices))
+}
+
+async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench) {
+    let [long, short] = long_and_short();
+    bench.align(MINUTE);
+    let taken = bench.ask(short, 1).await;
+    bench.advance(30 * SECOND);
+    let _ = bench.ask(long, 3).await;
+    bench.advance(36 * SECOND);
+    let back = Action::Credit {
+        permits: 1,
+        taken_at: Some(taken.receipt().taken_at()),
+    };
+    let _ = bench.act(short, back).await;
+    assert_eq!(bench.ask(long, 0).await.remaining(), 6);
+    assert_eq!(bench.ask(short, 0).await.remaining(), 7);
+}
+
+async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench: &Bench) {
+    let [long, short] = long_and_short();
+    bench.align(MINUTE);
+    let _ = bench.ask(short, 1).await;
+    bench.advance(40 * SECOND);
+    let taken = bench.ask(short, 1).await;
+    bench.advance(26 * SECOND);
+    let back = Action::Credit {
+        permits: 1,
+        taken_at: Some(taken.receipt().taken_at()),
+    };
+    let left = bench.act(long, back).await;
+    assert_eq!(left.remaining(), 10);
+    assert_eq!(left.reset_after(), Duration::ZERO);
 }

@@ -333,7 +333,12 @@ fn permits_taken_at_the_epoch_have_a_known_time() {
 
 /// Permits are taken under the old limit, then others under the new one, and then the first are
 /// given back under the old one.
-fn refunded_by_old_rules(old: Limit, new: Limit, [first, second]: [u32; 2], wait_us: u64) -> u32 {
+fn refunded_by_old_rules(
+    old: Limit,
+    new: Limit,
+    [first, second]: [u32; 2],
+    wait_us: u64,
+) -> Subject {
     let mut subject = Subject::of(old);
     let receipt = subject.ask(first).receipt();
     subject.now += wait_us;
@@ -342,7 +347,7 @@ fn refunded_by_old_rules(old: Limit, new: Limit, [first, second]: [u32; 2], wait
     subject.change(old);
     subject.refund(first, receipt);
     subject.change(new);
-    subject.look(subject.now).remaining()
+    subject
 }
 
 #[test]
@@ -358,18 +363,33 @@ fn permits_that_came_back_under_old_rules_are_not_credited_under_new_ones() {
         pairs(Limit::sliding_window, 60 * SECOND),
         pairs(Limit::sliding_counter, 60 * SECOND),
     ] {
-        let left = refunded_by_old_rules(old, new, [4, 3], 3_000_000);
-        assert_eq!(left, 7, "{old:?}");
+        let subject = refunded_by_old_rules(old, new, [4, 3], 3_000_000);
+        assert_eq!(subject.look(subject.now).remaining(), 7, "{old:?}");
     }
     // Half of what was taken in the previous window.
     let (old, new) = pairs(Limit::sliding_counter, 60 * SECOND);
-    assert_eq!(refunded_by_old_rules(old, new, [8, 2], 1_500_000), 8);
+    let subject = refunded_by_old_rules(old, new, [8, 2], 1_500_000);
+    assert_eq!(subject.look(subject.now).remaining(), 8);
 }
 
 #[test]
 fn permits_that_lapsed_under_new_rules_are_not_credited_under_them() {
     let [old, new] = [60 * SECOND, SECOND].map(|window| Limit::sliding_log(10, window));
-    assert_eq!(refunded_by_old_rules(old, new, [4, 3], 2_000_000), 7);
+    let subject = refunded_by_old_rules(old, new, [4, 3], 2_000_000);
+    assert_eq!(subject.look(subject.now).remaining(), 7);
+}
+
+#[test]
+fn permits_taken_under_new_rules_count_for_their_time_whatever_is_given_back_by_old_ones() {
+    let limits: [fn(u32, Duration) -> Limit; 2] = [Limit::sliding_log, Limit::sliding_window];
+    for limit in limits {
+        let [old, new] = [SECOND, 60 * SECOND].map(|window| limit(10, window));
+        let subject = refunded_by_old_rules(old, new, [4, 3], 500_000);
+        for later_us in [0, 59_999_999] {
+            let left = subject.look(subject.now + later_us).remaining();
+            assert_eq!(left, 7, "{new:?} {later_us}");
+        }
+    }
 }
 
 #[test]
