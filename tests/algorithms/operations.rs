@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
-use tower_throttle::{Clock, Limit, MINUTE, Micros, Outcome, Receipt, SECOND, per_minute};
+use tower_throttle::{
+    Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Receipt, SECOND, per_minute,
+};
 
 use crate::every_algorithm;
 use crate::support::bench::Bench;
@@ -15,6 +17,8 @@ on_every_store! {
     a_charge_takes_without_asking_and_may_go_over
     what_is_charged_above_the_limit_is_waited_for
     what_is_charged_above_all_that_can_be_counted_leaves_no_trace
+    what_is_charged_when_the_clock_has_stepped_back_forgives_no_debt
+    what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits
     a_credit_is_clamped_at_the_untouched_state
     a_credit_of_what_was_taken_undoes_it
     a_credit_never_revives_an_ended_window
@@ -97,6 +101,28 @@ async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &B
     // Of the first slice only.
     let looked = bench.act(limit, Action::look()).await;
     assert_eq!(looked.reset_after(), SECOND);
+}
+
+/// Then more is owed than a charge can ever bring about.
+async fn what_is_charged_when_the_clock_has_stepped_back_forgives_no_debt(bench: &Bench) {
+    let limit = Limit::gcra(1, 366 * DAY).burst(1);
+    let _ = bench.act(limit, Action::Charge(1_000)).await;
+    bench.clock.step_back(HOUR);
+    let before = bench.ask(limit, 0).await.reset_after();
+    let charged = bench.act(limit, Action::Charge(1)).await;
+    assert_eq!(charged.reset_after(), before);
+    assert_eq!(bench.ask(limit, 0).await.reset_after(), before);
+}
+
+async fn what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits(bench: &Bench) {
+    let limit = Limit::token_bucket(5, per_minute(5));
+    let receipt = bench.ask(limit, 2).await.receipt();
+    assert_eq!(bench.ask(limit, 3).await.remaining(), 0);
+    let permits = 2;
+    let left = bench
+        .act(limit, Action::Withdraw { permits, receipt })
+        .await;
+    assert_eq!(left.remaining(), 2);
 }
 
 async fn a_credit_is_clamped_at_the_untouched_state(bench: &Bench) {

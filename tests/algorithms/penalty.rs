@@ -20,6 +20,9 @@ on_every_store! {
     a_changed_penalty_forgives_no_ban
     a_harsher_penalty_bans_for_no_less_than_its_first_ban
     denials_after_a_short_ban_count_for_as_long_as_any
+    a_ban_is_forgotten_in_time_while_denials_still_count
+    fewer_denials_ban_one_who_has_had_more
+    denials_that_are_forgotten_count_by_no_longer_time
 }
 
 const LOGIN: Limit = Limit::sliding_log(2, MINUTE);
@@ -168,4 +171,39 @@ async fn denials_after_a_short_ban_count_for_as_long_as_any(bench: &Bench) {
         let [guard, found] = guarded(bench, &penalty, Action::take(1)).await;
         assert_eq!((guard.is_allowed(), found.remaining()), (false, left));
     }
+}
+
+async fn a_ban_is_forgotten_in_time_while_denials_still_count(bench: &Bench) {
+    let penalty = Penalty::after(2, HOUR, MINUTE).doubling_up_to(5 * MINUTE);
+    for (early_us, minutes) in [(1, 2), (0, 1)] {
+        get_banned(bench, &penalty).await;
+        bench.advance(2 * MINUTE);
+        let _ = bench.ask(LOGIN, 2).await;
+        assert_eq!(banned_for(bench, &penalty).await, None);
+        bench.advance(4 * MINUTE - Duration::from_micros(early_us));
+        get_banned(bench, &penalty).await;
+        assert_eq!(banned_for(bench, &penalty).await, Some(minutes * MINUTE));
+        bench.advance(2 * HOUR);
+    }
+}
+
+async fn fewer_denials_ban_one_who_has_had_more(bench: &Bench) {
+    let [many, few] = [10, 2].map(|denials| Penalty::after(denials, HOUR, HOUR));
+    for _ in 0..6 {
+        assert_eq!(banned_for(bench, &many).await, None);
+    }
+    assert_eq!(banned_for(bench, &few).await, Some(HOUR));
+    bench.advance(MINUTE);
+    assert_eq!(banned_for(bench, &few).await, Some(HOUR - MINUTE));
+}
+
+/// A store has dropped them by then, or not.
+async fn denials_that_are_forgotten_count_by_no_longer_time(bench: &Bench) {
+    let [short, long] = [MINUTE, HOUR].map(|within| Penalty::after(3, within, HOUR));
+    for _ in 0..3 {
+        let _ = guarded(bench, &short, Action::take(1)).await;
+    }
+    bench.advance(MINUTE);
+    let [_, found] = guarded(bench, &long, Action::look()).await;
+    assert_eq!(found.remaining(), 3);
 }
