@@ -26,6 +26,8 @@ fn keeps_its_promises(
     if let Some(wait) = decision.retry_after().map(us) {
         prop_assert!(!subject.would(now + wait - 1, cost), "early by 1 us");
         prop_assert!(subject.would(now + wait, cost), "at the announced instant");
+        let renews = decision.renews_after.get();
+        prop_assert!(renews <= wait, "when the cost fits, so does one permit");
     }
     // What remains can be had at once, and not one more.
     prop_assert!(subject.would(now, remaining));

@@ -259,3 +259,15 @@ proptest! {
         agrees(Limit::sliding_counter(limit, period), model, history)?;
     }
 }
+
+#[test]
+fn permits_of_a_fixed_window_may_be_handed_out_until_it_ends_and_no_longer() {
+    let mut subject = Subject::of(Limit::fixed_window(5, SECOND));
+    let taken = subject.ask(3);
+    let left = |elapsed_us| {
+        let elapsed = Micros::new(elapsed_us);
+        subject.algorithm.permits_left_after(&taken, elapsed)
+    };
+    assert!(left(999_999) >= 3);
+    assert_eq!(left(1_000_000), 0);
+}
