@@ -22,6 +22,7 @@ on_every_store! {
     a_release_of_nothing_leaves_nothing
     a_credit_ends_nobodys_lease
     a_longer_lease_is_had_with_the_next_renewal
+    a_charge_fills_up_what_can_be_held_beside_leases
 }
 
 const LIMIT: Limit = Limit::concurrency(3).lease(Duration::from_secs(30));
@@ -208,4 +209,15 @@ async fn a_longer_lease_is_had_with_the_next_renewal(bench: &Bench) {
     // A shorter life never takes away what was promised.
     let renewed = renew(bench, 1).await;
     assert_eq!(renewed.reset_after(), 90 * SECOND);
+}
+
+/// All together are counted up to the largest limit.
+async fn a_charge_fills_up_what_can_be_held_beside_leases(bench: &Bench) {
+    let _ = start(bench, 1, 1).await;
+    let _ = bench.act(LIMIT, Action::Charge(u32::MAX)).await;
+    let back = Action::Credit {
+        permits: u32::MAX - 1,
+        taken_at: None,
+    };
+    assert_eq!(bench.act(LIMIT, back).await.remaining(), 2);
 }

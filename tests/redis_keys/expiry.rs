@@ -70,7 +70,7 @@ async fn every_key_expires_when_its_state_is_untouched_and_at_most_a_second_late
     }
 }
 
-fn lease(number: u64) -> LeaseId {
+pub(crate) fn lease(number: u64) -> LeaseId {
     LeaseId::from(NonZeroU64::new(number).unwrap())
 }
 

@@ -1,7 +1,7 @@
 //! Lapsed leases, such as all of a dead process, are counted and cleared at once; and so is what a log has
 //! of lapsed permits.
 
-use tower_throttle::algorithm::Patience;
+use tower_throttle::algorithm::{Action, Patience};
 use tower_throttle::{Limit, MINUTE, SECOND};
 
 use crate::expiry;
@@ -36,7 +36,7 @@ async fn many_leases_that_lapsed_take_few_commands() {
 
 /// Otherwise they would outlive it for as long as there are others.
 #[tokio::test]
-async fn the_permits_of_a_lease_that_lapsed_go_with_it() {
+async fn the_permits_of_a_lease_that_lapsed_or_is_released_go_with_it() {
     let bench = Bench::redis().await;
     let limit = Limit::concurrency(9).lease(MINUTE);
     let _ = bench.act(limit, expiry::take(2, Patience::None, 1)).await;
@@ -46,6 +46,10 @@ async fn the_permits_of_a_lease_that_lapsed_go_with_it() {
     assert_eq!(members(&bench), 4);
     bench.advance(20 * SECOND);
     let _ = bench.act(limit, expiry::take(1, Patience::None, 3)).await;
+    assert_eq!(members(&bench), 3);
+    let _ = bench.act(limit, expiry::take(2, Patience::None, 4)).await;
+    assert_eq!(members(&bench), 5);
+    let _ = bench.act(limit, Action::Release(expiry::lease(4))).await;
     assert_eq!(members(&bench), 3);
 }
 
