@@ -51,6 +51,11 @@ async fn a_rate_with_a_fraction_counts_the_state_that_another_rate_left() {
     for (state, left) in [
         (String::new(), format!("{}", now + 1_000_000_000)),
         (format!("{now}"), format!("{}", now + 1_000_000_000)),
+        // What was paid a while ago is no more room than what is paid.
+        (
+            format!("{}:1:3", now - 100_000_000),
+            format!("{}", now + 1_000_000_000),
+        ),
         (
             format!("{}:1:3", now + ten_us),
             format!("{}", now + 1_000_000_000),
