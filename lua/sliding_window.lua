@@ -11,65 +11,68 @@
 -- Returns       fits, wait_us, used, empty_in_us; the state to keep, if any, which expires when the newest
 --                slice lapses; without that when it is when it was
 -- Mirrors       src/algorithm/sliding_window.rs
+local function checked_slice(ends, count, expires)
+  ends, count = tonumber(ends), tonumber(count)
+  -- No limit is higher, and everything a slice was charged with is over by then.
+  if not ends or count > 4294967295 or ends > expires then
+    error("foreign value")
+  end
+  return ends, count
+end
+-- The slice that begins at this place of the text: its end, its count, and what is behind it.
+local function slice_from(text, first, expires)
+  local ends, count, behind = string.match(text, "^:(%d+):(%d+)()", first)
+  ends, count = checked_slice(ends, count, expires)
+  return ends, count, behind
+end
+-- The slice that stops there: its end, its count, and where it begins.
+local function slice_up_to(text, last, expires)
+  -- None is longer.
+  local before = math.max(last - 28, 0)
+  local first, ends, count = string.match(string.sub(text, before + 1, last), "():(%d+):(%d+)$")
+  ends, count = checked_slice(ends, count, expires)
+  return ends, count, before + first
+end
+
 local function sliding_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us, slice_us = ARGV[at + 4] + 0, ARGV[at + 6] + 0
-  local format, match, sub = string.format, string.match, string.sub
+  local format, sub = string.format, string.sub
 
-  -- The slices as text, what all of them have, and when the newest one ends.
-  local slices, total, newest = "", 0, 0
+  -- What all slices have, the newest one, and where that and the others begin.
+  local total, newest, newest_count, first, others = 0, 0, 0, 1, 1
   local expires, charged_us = 0, window_us
-  local function slice(ends, count)
-    ends, count = tonumber(ends), tonumber(count)
-    -- No limit is higher, and everything a slice was charged with is over by then.
-    if not ends or count > 4294967295 or ends > expires then
-      error("foreign value")
-    end
-    return ends, count
-  end
-  -- The slice that begins at this place of the text: its end, its count, and what is behind it.
-  local function slice_from(first)
-    local ends, count, behind = match(slices, "^:(%d+):(%d+)()", first)
-    ends, count = slice(ends, count)
-    return ends, count, behind
-  end
-  -- The slice that stops there: its end, its count, and where it begins.
-  local function slice_up_to(last)
-    -- None is longer.
-    local before = math.max(last - 28, 0)
-    local first, ends, count = match(sub(slices, before + 1, last), "():(%d+):(%d+)$")
-    ends, count = slice(ends, count)
-    return ends, count, before + first
-  end
-
   if state then
-    local first
-    expires, total, first = match(state, "^(%d+):(%d+)():")
+    local ends, count
+    expires, total, first, ends, count, others = string.match(state, "^(%d+):(%d+)():(%d+):(%d+)()")
     expires, total = tonumber(expires), tonumber(total)
     -- No clock reaches this before the year 2223.
     if not total or expires >= 8000000000000000 then
       error("foreign value")
     end
-    slices = sub(state, first)
-    newest = slice_from(1)
+    newest, newest_count = checked_slice(ends, count, expires)
     charged_us = expires - newest
     -- No window is longer than 366 days.
     if charged_us > 31622400000000 then
       error("foreign value")
     end
   end
-  -- What the slices that still count have, and where their text stops.
-  local used, stop = 0, 0
+  state = state or ""
+  -- What the slices that still count have, and where they stop.
+  local used, stop = 0, first - 1
   if now < expires then
-    used, stop = total, #slices
-    while stop > 0 do
-      local ends, count, first = slice_up_to(stop)
+    used, stop = total, #state
+    while stop >= first do
+      local ends, count, begins = newest, newest_count, first
+      if stop >= others then
+        ends, count, begins = slice_up_to(state, stop, expires)
+      end
       if ends + window_us > now then
         break
       end
-      used, stop = used - count, first - 1
+      used, stop = used - count, begins - 1
     end
-    if used < 0 or used > 4294967295 or (used > 0) ~= (stop > 0) then
+    if used < 0 or used > 4294967295 or (used > 0) ~= (stop >= first) then
       error("foreign value")
     end
   end
@@ -81,7 +84,7 @@ local function sliding_window(state, at, now)
   local function lapses_in(ends)
     return math.min(ends + window_us, newest + charged_us) - now
   end
-  local empty_in = stop > 0 and lapses_in(newest) or 0
+  local empty_in = used > 0 and lapses_in(newest) or 0
 
   if verb == "credit" then
     -- Others may have taken permits under other rules since: what has lapsed only by this window
@@ -94,36 +97,36 @@ local function sliding_window(state, at, now)
     -- Permits of the slice in which they were taken, and then of those before it. If that is
     -- unknown, the oldest, as those that remain lapse no earlier than the ones given back would
     -- have.
-    local first = taken_us > 0 and 1 or stop + 1
-    while first <= stop do
-      local ends, _, behind = slice_from(first)
+    local from = taken_us > 0 and first or stop + 1
+    while from <= stop do
+      local ends, _, behind = slice_from(state, from, expires)
       if ends <= end_of_slice(taken_us) then
         break
       end
-      first = behind
+      from = behind
     end
-    -- The text from `first` to `last` goes, but for what is left of the slice that is not empty then.
-    local last, rest, left = first - 1, back, ""
+    -- What stands from there to `last` goes, but for what is left of the slice that is not empty then.
+    local last, rest, left = from - 1, back, ""
     local function give_back(ends, count)
       local given = math.min(rest, count)
       rest, left = rest - given, given < count and format(":%d:%d", ends, count - given) or ""
     end
-    if first > stop then
+    if from > stop then
       while rest > 0 do
         local ends, count
-        ends, count, first = slice_up_to(first - 1)
+        ends, count, from = slice_up_to(state, from - 1, expires)
         give_back(ends, count)
       end
     else
       while rest > 0 and last < stop do
-        local ends, count, behind = slice_from(last + 1)
+        local ends, count, behind = slice_from(state, last + 1, expires)
         last = behind - 1
         give_back(ends, count)
       end
     end
-    slices = sub(slices, 1, first - 1) .. left .. sub(slices, last + 1)
+    local slices = sub(state, first, from - 1) .. left .. sub(state, last + 1)
     used, total = used - back + rest, total - back + rest
-    newest = slices ~= "" and slice_from(1)
+    newest = slices ~= "" and slice_from(slices, 1, expires)
     if not newest or newest + charged_us <= now then
       return true, 0, 0, 0, false
     end
@@ -134,13 +137,13 @@ local function sliding_window(state, at, now)
     local wait_us, freed, last = window_us, 0, stop
     -- Only a cost above the limit outlasts every slice.
     while cost <= limit and freed < used + cost - limit do
-      local ends, count, first = slice_up_to(last)
-      wait_us, freed, last = lapses_in(ends), freed + count, first - 1
+      local ends, count, begins = slice_up_to(state, last, expires)
+      wait_us, freed, last = lapses_in(ends), freed + count, begins - 1
     end
     return false, wait_us, used, empty_in
   end
 
-  if cost > 0 and stop > 0 then
+  if cost > 0 and used > 0 then
     -- Once permits are taken, the state is not forgotten before it lapses by this window.
     empty_in = newest + window_us - now
   end
@@ -148,13 +151,13 @@ local function sliding_window(state, at, now)
   if added <= 0 then
     return true, 0, used, empty_in
   end
-  local ends, count, others = end_of_slice(now), 0, 1
+  local ends, count = end_of_slice(now), 0
   -- Into the newest slice also if the clock stepped back, or slices were made shorter.
-  if stop > 0 and newest >= ends then
-    ends, count, others = slice_from(1)
+  if used > 0 and newest >= ends then
+    ends, count, first = newest, newest_count, others
   end
   local kept = format("%d:%d:%d:%d", ends + window_us, used + added, ends, count + added)
-  kept = kept .. sub(slices, others, stop)
+  kept = kept .. sub(state, first, stop)
   local is_alike = ends + window_us == expires
   return true, 0, used, empty_in, kept, not is_alike and ends + window_us or nil
 end

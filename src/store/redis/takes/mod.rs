@@ -44,7 +44,8 @@ pub(super) use take::Take;
 
 /// How many plain takes one counts for that is not plain. It takes the server about as long as two
 /// to five. There are few trips at a time, which should take along as many as possible, while one
-/// of 128 of these holds up everybody else for at most a millisecond.
+/// of 128 of these holds up everybody else for about a millisecond, and for some more where windows
+/// have a thousand slices.
 const WEIGHT_UNLESS_PLAIN: usize = 4;
 /// The same for a take that would be plain if its rate needed no fraction.
 const WEIGHT_IF_SCALED: usize = 2;
