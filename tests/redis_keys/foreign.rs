@@ -1,6 +1,7 @@
 //! Values that somebody else has put where this crate's would be.
 
 use std::num::NonZeroU64;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
@@ -10,14 +11,14 @@ use tower_throttle::{
 
 use crate::support::asking::{answer_of, check_of};
 use crate::support::redis::Server;
-use crate::{LIMITS, limiter, policies};
+use crate::{LIMITS, NINETY, limiter, policies};
 
 /// What to plant for a policy: the command, and its arguments after the key.
 pub(crate) type Planted = (&'static str, &'static str, &'static [&'static str]);
 
 const DEBTS: [&str; 4] = ["gcra", "bucket", "queue", "meter"];
 
-const NO_DEBT: [(&str, &[&str]); 15] = [
+const NO_DEBT: [(&str, &[&str]); 16] = [
     ("SET", &["hello"]),
     ("SET", &["nan"]),
     ("SET", &["inf"]),
@@ -31,11 +32,12 @@ const NO_DEBT: [(&str, &[&str]); 15] = [
     ("SET", &["12:x:3"]),
     ("SET", &["12::3"]),
     ("SET", &["4102444800000000:7:3"]),
+    ("SET", &["4102444800000000:3:3"]),
     ("RPUSH", &["1", "2"]),
     ("HSET", &["a", "b"]),
 ];
 
-const OTHERS: [Planted; 55] = [
+const OTHERS: [Planted; 59] = [
     ("windows", "SET", &["7"]),
     ("windows", "SET", &["1:2:three"]),
     ("windows", "SET", &["1::3"]),
@@ -106,6 +108,19 @@ const OTHERS: [Planted; 55] = [
         "SET",
         &["4102444800000000:4294967296:4102444799000000:4294967296"],
     ),
+    (
+        "slices",
+        "SET",
+        &["4102444800000000:4294967296:4102444799000000:5"],
+    ),
+    // A slice that has more than all have, or behind which something stands.
+    (
+        "slices",
+        "SET",
+        &["4102444800000000:5:4102444799000000:4294967296"],
+    ),
+    ("slices", "SET", &["4102444800000000:0:4102444799000000:5"]),
+    ("slices", "SET", &["4102444800000000:5:4102444799000000:5:"]),
     ("slices", "RPUSH", &["1"]),
     ("counter", "SET", &["1:0:3:4"]),
     ("counter", "SET", &["1:2:3"]),
@@ -241,6 +256,42 @@ async fn malformed_leases_fail_their_questions_and_stay_as_they_are() {
         let kind = error.map_err(|error| error.kind());
         assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{planted:?}");
         assert_eq!(dump(&server, &key), before, "{planted:?}");
+        delete(&server, &key);
+    }
+}
+
+/// It has lapsed by the limit's own window, but not by the longer one it was charged with.
+#[tokio::test]
+async fn a_total_that_what_has_lapsed_does_not_match_fails_its_question_and_stays_as_it_is() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = since_epoch.as_micros();
+    let [lapsed, now, expires] =
+        [now - 2 * NINETY.as_micros(), now, now + DAY.as_micros()].map(|at| at.to_string());
+    let slices_of = |total| vec![format!("{expires}:{total}:{lapsed}:4")];
+    let log = [&expires, "10", &now, "5", &lapsed, "9"].map(str::to_owned);
+    let back = Action::Credit {
+        permits: 2,
+        taken_at: None,
+    };
+    for (policy, command, value, action) in [
+        ("slices", "SET", slices_of(3), Action::look()),
+        ("slices", "SET", slices_of(5), Action::look()),
+        ("log", "RPUSH", log.to_vec(), back),
+    ] {
+        let (_, layout, limit) = LIMITS
+            .into_iter()
+            .find(|(name, _, _)| *name == policy)
+            .unwrap();
+        let (key, algorithm) = (key_of(policy, layout), Algorithm::try_from(&limit).unwrap());
+        let value: Vec<_> = value.iter().map(String::as_str).collect();
+        plant(&server, &key, command, &value);
+        let before = dump(&server, &key);
+        let error = act(&store, policy, algorithm, action).await;
+        let kind = error.map_err(|error| error.kind());
+        assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{value:?}");
+        assert_eq!(dump(&server, &key), before, "{value:?}");
         delete(&server, &key);
     }
 }
