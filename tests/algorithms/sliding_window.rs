@@ -18,6 +18,7 @@ on_every_store! {
     another_number_of_slices_forgives_nothing
     denied_requests_are_not_counted
     a_shorter_window_gives_back_nothing_that_has_lapsed_by_it
+    a_shorter_window_gives_back_at_most_what_it_counts_up_to_the_instant
     what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own
 }
 
@@ -145,6 +146,23 @@ async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench
     let _ = bench.act(short, back).await;
     assert_eq!(bench.ask(long, 0).await.remaining(), 6);
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
+}
+
+async fn a_shorter_window_gives_back_at_most_what_it_counts_up_to_the_instant(bench: &Bench) {
+    let [long, short] = long_and_short();
+    bench.align(MINUTE);
+    let _ = bench.ask(long, 2).await;
+    bench.advance(40 * SECOND);
+    let taken = bench.ask(long, 1).await;
+    bench.advance(30 * SECOND);
+    let _ = bench.ask(long, 3).await;
+    // One was taken then, and the two before it have lapsed by the shorter window.
+    let back = Action::Credit {
+        permits: 2,
+        taken_at: Some(taken.receipt().taken_at()),
+    };
+    assert_eq!(bench.act(short, back).await.remaining(), 7);
+    assert_eq!(bench.ask(long, 0).await.remaining(), 5);
 }
 
 async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench: &Bench) {
