@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Receipt, SECOND, per_minute,
+    Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Rate, Receipt, SECOND, per_minute,
 };
 
 use crate::every_algorithm;
@@ -19,6 +19,7 @@ on_every_store! {
     what_is_charged_above_all_that_can_be_counted_leaves_no_trace
     what_is_charged_when_the_clock_has_stepped_back_forgives_no_debt
     what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits
+    nothing_is_withdrawn_while_somebody_may_wait_for_a_part_of_a_microsecond
     a_credit_is_clamped_at_the_untouched_state
     a_credit_of_what_was_taken_undoes_it
     a_credit_never_revives_an_ended_window
@@ -123,6 +124,22 @@ async fn what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits(bench: 
         .act(limit, Action::Withdraw { permits, receipt })
         .await;
     assert_eq!(left.remaining(), 2);
+}
+
+async fn nothing_is_withdrawn_while_somebody_may_wait_for_a_part_of_a_microsecond(bench: &Bench) {
+    let limit = Limit::token_bucket(3, Rate::new(3, SECOND));
+    let _ = bench.ask(limit, 1).await;
+    let receipt = bench.ask(limit, 2).await.receipt();
+    let _ = bench.act(limit, Action::Charge(1)).await;
+    let withdraw = Action::Withdraw {
+        permits: 2,
+        receipt,
+    };
+    // A third of a microsecond is owed above the capacity, and then nothing is.
+    bench.advance_us(333_333);
+    assert_eq!(bench.act(limit, withdraw).await.remaining(), 0);
+    bench.advance_us(1);
+    assert_eq!(bench.act(limit, withdraw).await.remaining(), 2);
 }
 
 async fn a_credit_is_clamped_at_the_untouched_state(bench: &Bench) {
