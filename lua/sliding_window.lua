@@ -152,8 +152,9 @@ local function sliding_window(state, at, now)
     return true, 0, used, empty_in
   end
   local ends, count = end_of_slice(now), 0
-  -- Into the newest slice also if the clock stepped back, or slices were made shorter.
-  if used > 0 and newest >= ends then
+  -- Into the newest slice also if the clock stepped back, or slices were made shorter. One that has
+  -- lapsed ended before.
+  if newest >= ends then
     ends, count, first = newest, newest_count, others
   end
   local kept = format("%d:%d:%d:%d", ends + window_us, used + added, ends, count + added)
