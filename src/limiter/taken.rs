@@ -56,10 +56,13 @@ enum InStore {
     Yes,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Stage {
     /// The answer is in flight. A lease may have been taken, so it is released.
     Asking,
+    /// The answer is there, but nobody waited for it. Permits that others would wait behind are given
+    /// back. All others are used: a client that leaves before each answer has to be denied, too.
+    Left,
     /// The request is held up. Nothing was used yet, so everything is given back.
     Waiting,
     /// The request runs. Leases are released, everything else is used.
@@ -135,10 +138,9 @@ impl Taken {
         self.entries.clear();
     }
 
-    /// The answer is there, but nobody waited for it. Permits that others would wait behind are given
-    /// back. All others are used: a client that leaves before each answer has to be denied, too.
+    /// Nobody waited for the answer.
     pub(super) fn leave(mut self) {
-        self.end(Entry::leave);
+        self.stage = Stage::Left;
     }
 
     /// Whether the store answers about these permits' subject.
@@ -196,15 +198,6 @@ impl Taken {
                 drop(on_its_way);
             });
         }
-    }
-
-    /// Holds nothing any more, and gives back what `action` says for each entry.
-    fn end(&mut self, action: fn(&Entry) -> Option<Action>) {
-        let entries = std::mem::take(&mut self.entries);
-        for lease in entries.iter().filter_map(|entry| entry.lease) {
-            self.limiter.stop_renewing(lease);
-        }
-        self.give_back(&entries, action);
     }
 
     /// Gives back what `action` says for each entry, without waiting for the answer. Releasing a
@@ -310,9 +303,13 @@ impl Entry {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.end(match self.stage {
-            Stage::Asking | Stage::Running => Entry::release,
-            Stage::Waiting => Entry::cancel,
-        });
+        for lease in self.entries.iter().filter_map(|entry| entry.lease) {
+            self.limiter.stop_renewing(lease);
+        }
+        match self.stage {
+            Stage::Asking | Stage::Running => self.give_back(&self.entries, Entry::release),
+            Stage::Left => self.give_back(&self.entries, Entry::leave),
+            Stage::Waiting => self.give_back(&self.entries, Entry::cancel),
+        }
     }
 }
