@@ -13,7 +13,7 @@ use crate::time::Micros;
 /// The common lease of permits taken without one.
 const NOBODY: u64 = 0;
 /// So many leases at most are looked at one by one to tell a wait: all others have to wait for that.
-const MOST_LOOKED_AT: usize = 64;
+pub(super) const MOST_LOOKED_AT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Concurrency {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tower_throttle::algorithm::{Action, LeaseId, Take};
 use tower_throttle::{Decision, HOUR, Limit, SECOND};
 
+use crate::credit;
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
 
@@ -193,12 +194,9 @@ async fn a_release_of_nothing_leaves_nothing(bench: &Bench) {
 async fn a_credit_ends_nobodys_lease(bench: &Bench) {
     let _ = start(bench, 1, 1).await;
     let _ = bench.act(LIMIT, Action::Charge(2)).await;
-    let credit = Action::Credit {
-        permits: 9,
-        taken_at: None,
-    };
-    assert_eq!(bench.act(LIMIT, credit).await.remaining(), 2);
-    assert_eq!(bench.act(LIMIT, credit).await.remaining(), 2);
+    let back = credit(9, None);
+    assert_eq!(bench.act(LIMIT, back).await.remaining(), 2);
+    assert_eq!(bench.act(LIMIT, back).await.remaining(), 2);
 }
 
 async fn a_longer_lease_is_had_with_the_next_renewal(bench: &Bench) {
@@ -215,9 +213,6 @@ async fn a_longer_lease_is_had_with_the_next_renewal(bench: &Bench) {
 async fn a_charge_fills_up_what_can_be_held_beside_leases(bench: &Bench) {
     let _ = start(bench, 1, 1).await;
     let _ = bench.act(LIMIT, Action::Charge(u32::MAX)).await;
-    let back = Action::Credit {
-        permits: u32::MAX - 1,
-        taken_at: None,
-    };
+    let back = credit(u32::MAX - 1, None);
     assert_eq!(bench.act(LIMIT, back).await.remaining(), 2);
 }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Clock, DAY, Limit, MINUTE, SECOND};
+use tower_throttle::algorithm::Action;
+use tower_throttle::{Clock, DAY, Limit, MINUTE, Micros, SECOND};
 
 mod concurrency;
 mod every_algorithm;
@@ -29,6 +30,10 @@ use support::limits::every;
 fn every_algorithm(limit: u32, window: Duration) -> impl Iterator<Item = Limit> {
     let each = every(limit, window).into_iter();
     each.map(|(_, limit)| limit)
+}
+
+fn credit(permits: u32, taken_at: Option<Micros>) -> Action {
+    Action::Credit { permits, taken_at }
 }
 
 /// From 1 a year to 10 million a second, including some that divide nothing evenly.

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
-use tower_throttle::{
-    Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Rate, Receipt, SECOND, per_minute,
-};
+use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Outcome, Rate, Receipt, SECOND, per_minute};
 
-use crate::every_algorithm;
 use crate::support::bench::Bench;
 use crate::support::limits::in_time;
 use crate::support::on_every_store;
+use crate::{credit, every_algorithm};
 
 on_every_store! {
     a_peek_takes_nothing_and_is_always_allowed
@@ -29,10 +27,6 @@ on_every_store! {
     what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little
     a_reset_forgets_this_key_and_no_other
     what_takes_nothing_leaves_nothing_behind
-}
-
-fn credit(permits: u32, taken_at: Option<Micros>) -> Action {
-    Action::Credit { permits, taken_at }
 }
 
 async fn a_peek_takes_nothing_and_is_always_allowed(bench: &Bench) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, Decision, HOUR, Limit, MINUTE, SECOND};
+use tower_throttle::{DAY, HOUR, Limit, MINUTE, SECOND};
 
+use crate::credit;
 use crate::support::bench::Bench;
 use crate::support::on_every_store;
 use crate::{admitted_unevenly, in_the_fullest_second};
@@ -24,11 +24,6 @@ on_every_store! {
     what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own
     without_the_newest_time_may_stand_still_earlier_and_more_count
     permits_are_known_by_their_instant_while_they_are_among_the_newest_32
-}
-
-fn back(permits: u32, taken: Option<&Decision>) -> Action {
-    let taken_at = taken.map(|taken| taken.receipt().taken_at());
-    Action::Credit { permits, taken_at }
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
@@ -112,7 +107,7 @@ async fn a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one(bench: 
     bench.advance(40 * SECOND);
     let _ = bench.ask(short, 3).await;
     bench.advance(30 * SECOND);
-    let _ = bench.act(long, back(1, None)).await;
+    let _ = bench.act(long, credit(1, None)).await;
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
 }
 
@@ -124,7 +119,9 @@ async fn a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_b
     bench.advance(2 * MINUTE);
     let taken = bench.ask(long, 3).await;
     bench.advance(SECOND);
-    let left = bench.act(short, back(3, Some(&taken))).await;
+    let left = bench
+        .act(short, credit(3, Some(taken.receipt().taken_at())))
+        .await;
     assert_eq!(left.remaining(), 10);
     assert_eq!(left.reset_after(), Duration::ZERO);
     assert_eq!(bench.ask(long, 0).await.remaining(), 9);
@@ -135,7 +132,7 @@ async fn a_shorter_window_gives_back_the_oldest_of_all_when_it_is_not_known_whic
     let _ = bench.ask(long, 2).await;
     bench.advance(2 * MINUTE);
     let _ = bench.ask(long, 3).await;
-    assert_eq!(bench.act(short, back(1, None)).await.remaining(), 7);
+    assert_eq!(bench.act(short, credit(1, None)).await.remaining(), 7);
     assert_eq!(bench.ask(long, 0).await.remaining(), 6);
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
 }
@@ -146,7 +143,9 @@ async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench
     bench.advance(30 * SECOND);
     let _ = bench.ask(long, 3).await;
     bench.advance(30 * SECOND);
-    let _ = bench.act(short, back(1, Some(&taken))).await;
+    let _ = bench
+        .act(short, credit(1, Some(taken.receipt().taken_at())))
+        .await;
     assert_eq!(bench.ask(long, 0).await.remaining(), 6);
 }
 
@@ -156,7 +155,9 @@ async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench
     bench.advance(40 * SECOND);
     let taken = bench.ask(short, 1).await;
     bench.advance(20 * SECOND);
-    let left = bench.act(long, back(1, Some(&taken))).await;
+    let left = bench
+        .act(long, credit(1, Some(taken.receipt().taken_at())))
+        .await;
     assert_eq!(left.remaining(), 10);
     assert_eq!(left.reset_after(), Duration::ZERO);
 }
@@ -168,7 +169,9 @@ async fn without_the_newest_time_may_stand_still_earlier_and_more_count(bench: &
     let taken = bench.ask(long, 3).await;
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
     bench.clock.step_back(2 * MINUTE - SECOND);
-    let left = bench.act(short, back(3, Some(&taken))).await;
+    let left = bench
+        .act(short, credit(3, Some(taken.receipt().taken_at())))
+        .await;
     assert_eq!(left.remaining(), 8);
     assert_eq!(bench.ask(short, 0).await.remaining(), 8);
 }
@@ -184,7 +187,10 @@ async fn permits_are_known_by_their_instant_while_they_are_among_the_newest_32(b
             bench.advance(Duration::from_micros(1));
             let _ = bench.ask(limit, 1).await;
         }
-        let left = bench.act(limit, back(1, Some(&taken))).await.remaining();
+        let left = bench
+            .act(limit, credit(1, Some(taken.receipt().taken_at())))
+            .await
+            .remaining();
         assert_eq!(left, 100 - others - 1);
         // By then the oldest has lapsed.
         bench.advance(30 * SECOND);

@@ -4,11 +4,9 @@ use std::convert::Infallible;
 
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    DAY, FailureMode, Key, Limit, Limiter, Mode, Policy, RateLimitLayer, SECOND, per_day,
-};
+use tower_throttle::{DAY, Key, Limit, Limiter, Mode, Policy, RateLimitLayer, per_day};
 
-use super::left::{Before, PATHS, limiter, looked_at, pause, unpause};
+use super::left::{Before, PATHS, limiter, looked_at, patient, pause, unpause};
 use super::support::redis::Server;
 
 /// The status of a request through a layer. Its response has ended.
@@ -46,17 +44,6 @@ async fn a_caller_who_leaves_costs_as_many_scripts_as_one_who_is_served() {
         assert_eq!(server.calls("evalsha") - scripts, 2, "{is_in_layer}");
     }
     before.comes_back(&server, &limiter).await;
-}
-
-/// A limiter that waits for as long as a busy machine needs.
-pub(crate) async fn patient(
-    server: &Server,
-    policies: impl IntoIterator<Item = Policy>,
-) -> Limiter {
-    let policies = policies.into_iter();
-    let policies = policies.map(|policy| policy.on_store_failure(FailureMode::Deny));
-    let builder = Limiter::builder(server.store().await).policies(policies);
-    builder.timeout(60 * SECOND).build().unwrap()
 }
 
 /// Otherwise a client that leaves before each answer would never be denied.

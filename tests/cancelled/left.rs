@@ -29,6 +29,17 @@ const PAUSE: Duration = Duration::from_secs(4 * 60);
 /// The purpose of the requests for each policy.
 pub(crate) const PATHS: [&str; 3] = ["/200/1", "/200/2", "/200/3"];
 
+/// A limiter over a server that waits for as long as a busy machine needs.
+pub(crate) async fn patient(
+    server: &Server,
+    policies: impl IntoIterator<Item = Policy>,
+) -> Limiter {
+    let policies = policies.into_iter();
+    let policies = policies.map(|policy| policy.on_store_failure(FailureMode::Deny));
+    let builder = Limiter::builder(server.store().await).policies(policies);
+    builder.timeout(60 * SECOND).build().unwrap()
+}
+
 /// A limiter over a server, with a policy that counts requests, one whose places are held for
 /// longer than any test takes, and one that makes requests wait as long.
 pub(crate) async fn limiter(server: &Server) -> Limiter {
@@ -40,9 +51,7 @@ pub(crate) async fn limiter(server: &Server) -> Limiter {
             .max_wait(DAY)
             .on(Route::get(waiting)),
     ];
-    let policies = policies.map(|policy| policy.on_store_failure(FailureMode::Deny));
-    let builder = Limiter::builder(server.store().await).policies(policies);
-    let limiter = builder.timeout(60 * SECOND).build().unwrap();
+    let limiter = patient(server, policies).await;
     // The only one that does not have to wait.
     let first = limiter.check("waiting", Key::everybody()).await.unwrap();
     assert!(first.is_allowed() && first.store_failure().is_none());

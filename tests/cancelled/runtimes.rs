@@ -6,8 +6,8 @@ use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
 use tower_throttle::{DAY, Key, Limit, Limiter, Policy};
 
-use super::costs::{patient, request};
-use super::left::{pause, unpause};
+use super::costs::request;
+use super::left::{patient, pause, unpause};
 use super::support::redis::Server;
 
 fn runtime() -> Runtime {

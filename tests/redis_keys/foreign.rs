@@ -208,27 +208,37 @@ async fn act(
     answer.map(|decisions| decisions[0].outcome())
 }
 
+/// Plants a value for a policy. None of the actions reads it as this crate's, nor changes it.
+async fn assert_is_foreign(
+    server: &Server,
+    store: &RedisStore,
+    (policy, command, value): (&str, &str, &[&str]),
+    actions: impl IntoIterator<Item = Action>,
+) {
+    let (_, layout, limit) = LIMITS
+        .into_iter()
+        .find(|(name, _, _)| *name == policy)
+        .unwrap();
+    let (key, algorithm) = (key_of(policy, layout), Algorithm::try_from(&limit).unwrap());
+    plant(server, &key, command, value);
+    let before = dump(server, &key);
+    for action in actions {
+        let error = act(store, policy, algorithm, action).await;
+        let kind = error.map_err(|error| error.kind());
+        let case = format!("{policy} {command} {value:?} {action:?}");
+        assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{case}");
+        assert_eq!(dump(server, &key), before, "{case}");
+    }
+    delete(server, &key);
+}
+
 /// Whatever is done, it is neither read as this crate's, nor overwritten, nor deleted.
 #[tokio::test]
 async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
     let server = Server::start();
     let store = server.store().await;
-    for (policy, command, value) in cases() {
-        let (_, layout, limit) = LIMITS
-            .into_iter()
-            .find(|(name, _, _)| *name == policy)
-            .unwrap();
-        let (key, algorithm) = (key_of(policy, layout), Algorithm::try_from(&limit).unwrap());
-        plant(&server, &key, command, value);
-        let before = dump(&server, &key);
-        for action in actions() {
-            let error = act(&store, policy, algorithm, action).await;
-            let kind = error.map_err(|error| error.kind());
-            let case = format!("{policy} {command} {value:?} {action:?}");
-            assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{case}");
-            assert_eq!(dump(&server, &key), before, "{case}");
-        }
-        delete(&server, &key);
+    for planted in cases() {
+        assert_is_foreign(&server, &store, planted, actions()).await;
     }
 }
 
@@ -280,19 +290,8 @@ async fn a_total_that_what_has_lapsed_does_not_match_fails_its_question_and_stay
         ("slices", "SET", slices_of(5), Action::look()),
         ("log", "RPUSH", log.to_vec(), back),
     ] {
-        let (_, layout, limit) = LIMITS
-            .into_iter()
-            .find(|(name, _, _)| *name == policy)
-            .unwrap();
-        let (key, algorithm) = (key_of(policy, layout), Algorithm::try_from(&limit).unwrap());
         let value: Vec<_> = value.iter().map(String::as_str).collect();
-        plant(&server, &key, command, &value);
-        let before = dump(&server, &key);
-        let error = act(&store, policy, algorithm, action).await;
-        let kind = error.map_err(|error| error.kind());
-        assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{value:?}");
-        assert_eq!(dump(&server, &key), before, "{value:?}");
-        delete(&server, &key);
+        assert_is_foreign(&server, &store, (policy, command, &value), [action]).await;
     }
 }
 

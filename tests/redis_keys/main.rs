@@ -190,6 +190,19 @@ async fn a_sliding_window_keeps_one_count_for_each_slice() {
     assert!(state.split(':').count() <= 2 + 2 * 12, "{state}");
 }
 
+/// A command that was carried out: how long it took, in microseconds, and its words.
+type Logged = (u64, Vec<String>);
+
+/// The commands that the server has logged as slow, the latest first.
+fn logged(server: &Server) -> Vec<Logged> {
+    type Entry = (u64, u64, u64, Vec<String>, String, String);
+    let entries: Vec<Entry> = server.query(("SLOWLOG", "GET", 1_000));
+    let entries = entries.into_iter();
+    entries
+        .map(|(_, _, took_us, words, _, _)| (took_us, words))
+        .collect()
+}
+
 /// They are asked in turns, so that whatever else the machine does affects both.
 #[tokio::test]
 async fn a_take_costs_the_server_little_however_many_slices_a_window_has() {
@@ -215,18 +228,14 @@ async fn a_take_costs_the_server_little_however_many_slices_a_window_has() {
     for _ in 0..100 {
         take().await;
     }
-    type Logged = (i64, i64, u64, Vec<String>, String, String);
-    let logged: Vec<Logged> = bench.server().query(("SLOWLOG", "GET", 1_000));
+    let logged = logged(bench.server());
     let median = |policy: &str| {
-        let is_of_it = |(.., command, _, _): &&Logged| {
-            let key = command.get(3).filter(|_| command[0] == "EVALSHA");
+        let is_of_it = |(_, words): &&Logged| {
+            let key = words.get(3).filter(|_| words[0] == "EVALSHA");
             key.is_some_and(|key| key.ends_with(policy))
         };
-        let mut times: Vec<u64> = logged
-            .iter()
-            .filter(is_of_it)
-            .map(|entry| entry.2)
-            .collect();
+        let of_it = logged.iter().filter(is_of_it);
+        let mut times: Vec<_> = of_it.map(|(took_us, _)| *took_us).collect();
         assert_eq!(times.len(), 100);
         times.sort_unstable();
         times[50]
@@ -304,17 +313,7 @@ async fn every_decision_after_the_first_is_one_short_command() {
 async fn every_question_asks_for_the_servers_clock() {
     let server = Server::start_with(&["--slowlog-log-slower-than", "0"]);
     let limiter = limiter(&server, policies()).await;
-    let questions = || {
-        let entries: Vec<(u64, u64, u64, Vec<String>)> = server
-            .query::<Vec<Vec<redis::Value>>>(("SLOWLOG", "GET", 50))
-            .into_iter()
-            .map(|entry| {
-                let entry = redis::Value::Array(entry.into_iter().take(4).collect());
-                redis::FromRedisValue::from_redis_value(entry).unwrap()
-            })
-            .collect();
-        entries.into_iter().map(|(_, _, _, words)| words)
-    };
+    let questions = || logged(&server).into_iter().map(|(_, words)| words);
     for (name, _, _) in LIMITS {
         let _ = limiter.check(name, "alice").await.unwrap();
         let asked = questions().find(|words| words[0].starts_with("EVAL") && words.len() > 5);

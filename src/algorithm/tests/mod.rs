@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::concurrency::MOST_LOOKED_AT;
 use super::*;
 use crate::decision::{Outcome, Receipt};
 use crate::limit::{Limit, Rate};
@@ -228,8 +229,8 @@ fn costs() -> impl Strategy<Value = u32> {
     prop_oneof![6 => Just(1_u32), 3 => 0_u32..12, 1 => any::<u32>()]
 }
 
-/// As many leases are looked at one by one: of more the wait may be too long.
-const MOST_ASKS: usize = 64;
+/// If there were more leases, a wait could be too long.
+const MOST_ASKS: usize = MOST_LOOKED_AT;
 
 /// `(microseconds since the last ask, cost)`.
 fn histories() -> impl Strategy<Value = Vec<(u64, u32)>> {
