@@ -104,7 +104,8 @@ fn the_example_measures_every_algorithm_on_a_real_server_and_leaves_nothing_behi
         let [usage, all, in_process] = row.bytes;
         // A name, an expiry and a place in a table never take less.
         assert!(usage >= 64, "{:?}: {usage}", row.name());
-        assert!(all > usage, "{:?}: {all} {usage}", row.name());
+        // What the server reports of a large sorted set is an estimate, and may be above it.
+        assert!(all > usage - usage / 100, "{:?}: {all} {usage}", row.name());
         assert!(in_process >= 64, "{:?}: {in_process}", row.name());
     }
     for pair in measured.windows(2) {
