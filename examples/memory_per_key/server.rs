@@ -123,6 +123,8 @@ impl Server {
     fn used(&mut self) -> Result<u64, Box<dyn Error>> {
         // The log of slow commands grows whenever this machine is busy.
         self.query::<()>(cmd("SLOWLOG").arg("RESET"))?;
+        // Some servers count what scripts have left behind and their interpreter has not yet freed.
+        self.query::<()>(cmd("SCRIPT").arg("FLUSH").arg("SYNC"))?;
         let client: String = self.query(cmd("CLIENT").arg("INFO"))?;
         let own: u64 = field(client.split(' '), "tot-mem=")?.parse()?;
         let info: String = self.query(&cmd("INFO"))?;
