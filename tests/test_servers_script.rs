@@ -87,6 +87,19 @@ fn a_server_that_is_not_there_is_fetched_once() {
 }
 
 #[test]
+fn a_system_whose_python_has_no_pip_uses_the_one_that_the_tests_have_installed() {
+    let checkout = Checkout::new();
+    checkout.has("bin/python3", "exit 1");
+    checkout.has("target/grpcio/bin/python", PYTHON);
+    let run = checkout.run(Path::new("valkey"));
+    let (stdout, stderr) = printed(&run);
+    assert!(
+        stdout.starts_with("v9.1 --test algorithms "),
+        "{stdout} {stderr}"
+    );
+}
+
+#[test]
 fn a_server_that_does_not_run_here_is_reported_and_nothing_is_tested() {
     let checkout = Checkout::new();
     checkout.has("bin/python3", "exit 1");
