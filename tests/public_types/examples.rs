@@ -1,37 +1,60 @@
 //! The examples say which features they need. In the repository the crate is its own development
-//! dependency, with the feature `axum`. The package has no such dependency: an example that does not
-//! say that it needs axum fails to build there, or answers each request with 500.
+//! dependency, with the default features and `axum`. The package has no such dependency: an example
+//! that does not say what it needs fails to build there without these features, or answers each
+//! request with 500.
 
 use std::fs;
 use std::path::Path;
 
-/// What only the feature `axum` has, or reads.
-const OF_AXUM: [&str; 3] = [
-    "Operator",
-    "into_make_service_with_connect_info",
-    "expose_decisions",
+use crate::sources::files_in;
+
+/// What only a feature has, or reads.
+const OF_FEATURES: [(&str, &[&str]); 4] = [
+    (
+        "axum",
+        &[
+            "Operator",
+            "into_make_service_with_connect_info",
+            "expose_decisions",
+        ],
+    ),
+    ("memory", &["MemoryStore"]),
+    ("metrics", &["Metrics"]),
+    ("redis", &["RedisStore"]),
 ];
 
 #[test]
-fn an_example_that_needs_axum_says_so() {
+fn an_example_says_which_features_it_needs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let mut needing = Vec::new();
-    for entry in fs::read_dir(root.join("examples")).unwrap() {
-        let file = entry.unwrap().path();
-        let text = fs::read_to_string(&file).unwrap_or_default();
-        if OF_AXUM.iter().any(|word| text.contains(word)) {
-            needing.push(file.file_stem().unwrap().to_str().unwrap().to_owned());
+    let examples = root.join("examples");
+    let mut needed = 0;
+    let mut wrong = Vec::new();
+    for file in files_in(&examples) {
+        let example = name_of(file.strip_prefix(&examples).unwrap());
+        let text = fs::read_to_string(&file).unwrap();
+        for (feature, words) in OF_FEATURES {
+            if words.iter().any(|word| text.contains(word)) {
+                needed += 1;
+                if !says(&manifest, example, feature) {
+                    wrong.push(format!("{example}: {feature}"));
+                }
+            }
         }
     }
-    assert!(needing.len() >= 4, "found only {needing:?}");
-    needing.retain(|example| !says_axum(&manifest, example));
-    assert!(needing.is_empty(), "without required-features: {needing:?}");
+    assert!(needed >= 16, "found only {needed}");
+    assert!(wrong.is_empty(), "without required-features: {wrong:?}");
 }
 
-fn says_axum(manifest: &str, example: &str) -> bool {
+/// The name of the example that this file is, or belongs to.
+fn name_of(file: &Path) -> &str {
+    let first = file.iter().next().unwrap();
+    Path::new(first).file_stem().unwrap().to_str().unwrap()
+}
+
+fn says(manifest: &str, example: &str, feature: &str) -> bool {
     let place = format!("[[example]]\nname = \"{example}\"\nrequired-features = [");
     let (_, behind) = manifest.split_once(&place).unwrap_or_default();
     let features = behind.split(']').next().unwrap_or_default();
-    features.contains("\"axum\"")
+    features.contains(&format!("\"{feature}\""))
 }
