@@ -190,7 +190,8 @@ impl Limit {
     /// the request is held until the 101 has been sent, and free then. So a policy that counts
     /// connections should apply to no request, or each request would also take a place of its own.
     /// The handler holds the place for the task that serves the connection, while it can still
-    /// refuse. The same holds over HTTP/2, where a WebSocket is a `CONNECT` answered with 200; a
+    /// refuse: with the feature `axum`, a [`Rejection`](crate::Rejection) is a response. The same
+    /// holds over HTTP/2, where a WebSocket is a `CONNECT` answered with 200; a
     /// [`Route::get`](crate::Route::get) matches that, too.
     ///
     /// ```

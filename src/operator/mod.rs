@@ -49,7 +49,8 @@ mod subject;
 ///
 /// # The endpoints
 ///
-/// Under the path where it is mounted; `docs/operations.md` shows what they answer.
+/// Under the path where it is mounted; `docs/operations.md` in the repository shows what they
+/// answer.
 ///
 /// | | body | |
 /// |---|---|---|

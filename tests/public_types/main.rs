@@ -6,3 +6,4 @@ mod fields;
 mod sources;
 #[cfg(all(feature = "axum", feature = "config", feature = "metrics"))]
 mod traits;
+mod versions;
