@@ -6,6 +6,8 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
+use axum::body::Body;
+use axum::routing::Route as AxumRoute;
 use bytes::Bytes;
 use http_body_util::Full;
 use tower_throttle::algorithm::{Action, Algorithm, Ask, LeaseId, Patience, Reading, State, Take};
@@ -17,10 +19,11 @@ use tower_throttle::{
     KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder,
     Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer,
     PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId, PolicySummary, ProblemJson,
-    QuotaHeaders, QuotaLease, Rate, RateLimitLayer, Receipt, RedisStore, RedisStoreBuilder,
-    RefusalEvent, RefusalReason, Rejection, RejectionKind, RequestHead, ResponseBody, ResponseHead,
-    Route, Rules, StoreError, StoreErrorKind, Subject, SystemClock, ThrottleLayer, TopDenied,
-    TopDeniedBuilder, TopEntry, Verdict, WatchedConfig,
+    QuotaHeaders, QuotaLease, Rate, RateLimit, RateLimitLayer, Receipt, RedisStore,
+    RedisStoreBuilder, RefusalEvent, RefusalReason, Rejection, RejectionKind, RequestHead,
+    ResponseBody, ResponseFuture, ResponseHead, Route, Rules, StoreError, StoreErrorKind, Subject,
+    SystemClock, Throttle, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, Verdict,
+    WatchedConfig,
 };
 
 macro_rules! each {
@@ -38,13 +41,15 @@ fn all_types_can_be_sent_shared_and_shown() {
         Extension<UserId>, FailureMode, Header, HeaderCost, Held, Host, Key, LeaseId, Limit, Limiter,
         LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
         OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId,
-        PolicySummary, ProblemJson, QuotaHeaders, QuotaLease, Rate, RateLimitLayer, Reading, Receipt, RedisStore,
-        RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
+        PolicySummary, ProblemJson, QuotaHeaders, QuotaLease, Rate, RateLimit<()>, RateLimitLayer, Reading, Receipt,
+        RedisStore, RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
         ResponseBody<Full<Bytes>>, ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take,
-        ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig,
+        Throttle<()>, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig,
     );
     fn sent<T: Send + Unpin + Debug>() {}
     sent::<Answer>();
+    fn future<F: Future + Send + Debug>() {}
+    future::<ResponseFuture<AxumRoute, Body>>();
 }
 
 #[test]
