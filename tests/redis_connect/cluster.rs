@@ -695,6 +695,25 @@ async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() 
     assert_eq!(taken(&limiter, "alice").await, asked.least);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_from_node_to_node_under_load_counts_every_decision_once() {
+    let cluster = Cluster::start();
+    let store = RedisStore::connect(&cluster.url()).await.unwrap();
+    let limiter = limiter(store, GENEROUS);
+    let load = Load::start(&limiter, "alice");
+    tokio::task::block_in_place(|| {
+        load.wait_for_more();
+        for _ in 0..6 {
+            let (from, key) = cluster.master_of(":api");
+            cluster.move_slot(&key, from, (from + 1) % 3);
+            load.wait_for_more();
+        }
+    });
+    assert_eq!(load.failed(), 0, "every decision was taken");
+    let asked = load.stop().await;
+    assert_eq!(taken(&limiter, "alice").await, asked.least);
+}
+
 /// Scripts reach no keys of which only some have moved: it waits until all have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_question_about_keys_that_are_being_moved_waits_for_them() {

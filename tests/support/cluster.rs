@@ -231,6 +231,26 @@ impl Cluster {
         self.masters[from].query::<()>(("MIGRATE", "127.0.0.1", self.port(to), key, 0, 5_000));
     }
 
+    /// Moves a key's slot with all its keys in one step, as servers from Valkey 9 on do it by
+    /// themselves; key by key where they cannot.
+    pub fn move_slot(&self, key: &str, from: usize, to: usize) {
+        let known: Vec<redis::Value> =
+            self.masters[from].query(("COMMAND", "INFO", "CLUSTER|MIGRATESLOTS"));
+        if known == [redis::Value::Nil] {
+            let slot = self.begin_to_move(key, from, to);
+            self.move_key(key, from, to);
+            return self.end_move(slot, from, to);
+        }
+        let slot: u16 = self.masters[from].query(("CLUSTER", "KEYSLOT", key));
+        let slots = ("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot);
+        let moving = (slots, ("NODE", id(&self.masters[to])));
+        until("the move before is over", || {
+            self.masters[from].try_query::<()>(&moving).is_ok()
+        });
+        let has = |position: usize| self.masters[position].keys().iter().any(|own| own == key);
+        until("the slot has moved", || has(to) && !has(from));
+    }
+
     pub fn end_move(&self, slot: u16, from: usize, to: usize) {
         let id = id(&self.masters[to]);
         for position in [to, from] {
