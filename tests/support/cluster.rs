@@ -1,5 +1,7 @@
 //! A Redis Cluster for one test.
 
+use std::time::{Duration, Instant};
+
 use tower_throttle::{DAY, Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder};
 
 use super::proxy::Proxy;
@@ -9,6 +11,10 @@ use super::sentinel::until;
 const SLOTS: usize = 16_384;
 /// No server listens there.
 const UNKNOWN: u16 = 1;
+
+/// A node forgets one that it was to meet and that has not answered within this time, as on a busy
+/// machine.
+const HANDSHAKE: Duration = Duration::from_secs(1);
 
 const OPTIONS: [&str; 6] = [
     "--cluster-enabled",
@@ -110,11 +116,8 @@ impl Cluster {
         }
         for (position, node) in cluster.nodes().enumerate() {
             node.query::<()>(("CLUSTER", "SET-CONFIG-EPOCH", position + 1));
-            let (port, bus_port) = (cluster.port(0), bus_port(cluster.own_port(0)));
-            node.query::<()>(("CLUSTER", "MEET", "127.0.0.1", port, bus_port));
         }
-        let known = format!("cluster_known_nodes:{}", cluster.nodes().count());
-        cluster.wait_until_each_says(&[&known]);
+        cluster.introduce();
         for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
             let replicate = ("CLUSTER", "REPLICATE", id(master));
             until("the replica knows its master", || {
@@ -134,12 +137,28 @@ impl Cluster {
         self.masters.iter().chain(&self.replicas)
     }
 
+    /// Has all nodes meet the first one, until all know each other.
+    fn introduce(&self) {
+        let known = format!("cluster_known_nodes:{}", self.nodes().count());
+        let (port, bus_port) = (self.port(0), bus_port(self.own_port(0)));
+        until("the nodes know each other", || {
+            for node in self.nodes() {
+                node.query::<()>(("CLUSTER", "MEET", "127.0.0.1", port, bus_port));
+            }
+            let met = Instant::now();
+            while met.elapsed() < 2 * HANDSHAKE {
+                if self.nodes().all(|node| says(node, &[&known])) {
+                    return true;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            false
+        });
+    }
+
     fn wait_until_each_says(&self, lines: &[&str]) {
         for node in self.nodes() {
-            until("the cluster is ready", || {
-                let info: String = node.query(("CLUSTER", "INFO"));
-                lines.iter().all(|line| info.contains(line))
-            });
+            until("the cluster is ready", || says(node, lines));
         }
     }
 
@@ -273,6 +292,12 @@ impl Cluster {
         let count = self.masters.len();
         (position * SLOTS / count..(position + 1) * SLOTS / count).collect()
     }
+}
+
+/// Whether a node says all of this about its cluster.
+fn says(node: &Server, lines: &[&str]) -> bool {
+    let info: String = node.query(("CLUSTER", "INFO"));
+    lines.iter().all(|line| info.contains(line))
 }
 
 fn free_tls_port() -> u16 {
