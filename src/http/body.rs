@@ -159,6 +159,9 @@ mod tests {
             .with_trailers(std::future::ready(Some(Ok(trailers.clone()))));
         let body = ResponseBody::inner(Full::new(Bytes::from("hello")), None);
         assert_eq!(body.size_hint().exact(), Some(5));
+        assert!(!body.is_end_stream());
+        let empty = ResponseBody::inner(Full::new(Bytes::new()), None);
+        assert!(empty.is_end_stream(), "a server sends no frame for it");
         let collected = ResponseBody::inner(inner, None).collect().await.unwrap();
         assert_eq!(collected.trailers(), Some(&trailers));
         assert_eq!(collected.to_bytes(), "hello");

@@ -56,6 +56,31 @@ fn fewer_permits_are_listed_before_a_smaller_share_of_more() {
     assert_eq!(told(&each)[..2], ["few", "policy 94"]);
 }
 
+/// Otherwise a client could take a policy that is listed for a tighter one than all that are not.
+#[test]
+fn none_is_listed_after_one_for_which_there_is_no_room() {
+    let one = |name: String, used| (name, judged(Limit::gcra(100, MINUTE), &[used], 0, 0));
+    let long = |used| one(format!("{used}{}", "x".repeat(120)), used);
+    let mut each: Vec<_> = (90..100).map(long).collect();
+    each.push(one("short".to_owned(), 0));
+    let told = told(&each);
+    let tightest = each.iter().rev().skip(1).map(|(name, _)| name.clone());
+    assert_eq!(told, tightest.take(told.len()).collect::<Vec<_>>());
+    assert!(told.len() < 10);
+}
+
+/// What remains of a burst has more digits than the limit.
+#[test]
+fn a_policy_that_only_one_field_has_room_for_is_in_neither() {
+    let burst = judged(Limit::gcra(1, SECOND).burst(2_000_000_000), &[], 0, 0);
+    for length in 1..64 {
+        let each: Vec<_> = (10..100)
+            .map(|number| (format!("{number}{}", "x".repeat(length)), burst))
+            .collect();
+        assert!(told(&each).len() < each.len());
+    }
+}
+
 #[test]
 fn policies_that_all_fit_keep_their_order() {
     let each = &hundred()[..20];

@@ -199,6 +199,25 @@ fn a_denial_further_in_keeps_its_reason() {
 }
 
 #[test]
+fn headers_of_the_builder_stay_on_a_denial() {
+    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    let rejection = Rejection::by("api", &denied).expect("a denial");
+    let mut response = Response::new(());
+    response.extensions_mut().insert(rejection);
+    let (own, all) = (
+        values(10, 3, 1),
+        QuotaHeaders::DRAFT_6.and(QuotaHeaders::X_RATELIMIT_DELTA),
+    );
+    for names in [&DRAFT_6, &X_RATELIMIT] {
+        own.put(names, response.headers_mut(), false);
+    }
+    fields_at(0, all, &[("api", denied)]).add_to(&mut response);
+    for names in [&DRAFT_6, &X_RATELIMIT] {
+        assert_eq!(Values::read(names, response.headers()), Some(own));
+    }
+}
+
+#[test]
 fn headers_of_a_service_that_are_no_numbers_are_replaced_as_a_whole() {
     let ours = values(100, 50, 30);
     for there in [

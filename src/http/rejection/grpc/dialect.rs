@@ -80,6 +80,8 @@ mod tests {
             "application/grpc",
             "application/grpc+proto",
             "application/grpc;charset=utf-8",
+            "application/grpc ; charset=utf-8",
+            "application/grpc\t; charset=utf-8",
             "Application/GRPC",
         ] {
             assert_eq!(dialect(content_type), Some(Dialect::Grpc), "{content_type}");
