@@ -137,6 +137,7 @@ fn a_route_is_read_from_text_and_written_as_the_same() {
     let login: Route = "POST /login".parse().unwrap();
     assert!(matches(&login, Method::POST, "/login"));
     assert!(!matches(&login, Method::GET, "/login"));
+    assert_eq!("POST   /login".parse(), Ok(login));
     let api: Route = "/api/{*rest}".parse().unwrap();
     assert!(matches(&api, Method::DELETE, "/api/x"));
 }
@@ -154,6 +155,7 @@ fn text_that_is_no_route_is_refused_with_what_would_be_right() {
         ("POST /log in", "without a query"),
         ("/login?x=1", "without a query"),
         ("/login#x", "without a query"),
+        ("/login\0", "without a query"),
         ("/users/:id", "{name}"),
         ("/files/*rest", "{*name}"),
         ("/größe", "expected /gr%C3%B6%C3%9Fe"),
@@ -271,6 +273,9 @@ mod behind_axums_router {
         assert!(matches(literal(), app(), "/users/{id}").await);
         let exact = Router::new().route("/users/{{id}}", get(async || "ok"));
         assert!(matches(literal(), exact, "/users/{id}").await);
+        let before_a_parameter = || Route::get("/users/{{{id}");
+        assert!(!matches(before_a_parameter(), app(), "/users/7").await);
+        assert!(matches(before_a_parameter(), app(), "/users/{7").await);
     }
 
     fn nested_router(judge: Judge) -> Router {
