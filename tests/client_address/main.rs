@@ -242,6 +242,21 @@ fn settings_that_make_no_sense_are_refused_with_what_would_be_right() {
     );
 }
 
+/// A request whose address is missing is on no list. One whose address cannot be read is refused if
+/// addresses are denied.
+#[test]
+fn a_header_that_is_absent_is_told_from_one_that_cannot_be_read() {
+    let address = |lines: &[&str]| {
+        let request = request(tcp(PROXY), "cf-connecting-ip", lines);
+        tower_throttle::AddressExtractor::address(&single(), &RequestHead::of(&request))
+    };
+    assert_eq!(address(&[]), Err(KeyError::Missing));
+    assert_eq!(
+        address(&["198.51.100.1, 198.51.100.2"]),
+        Err(KeyError::Malformed)
+    );
+}
+
 /// Nearly all requests would be unattributed, and share one quota.
 #[test]
 fn a_list_is_not_read_as_one_address() {
