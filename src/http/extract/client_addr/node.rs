@@ -28,9 +28,7 @@ fn address_and_port(text: &[u8], is_port: impl Fn(&str) -> bool) -> Option<IpAdd
     } else {
         match text.split_once(':') {
             None => text.parse::<Ipv4Addr>().ok()?.into(),
-            Some((address, port)) if is_port(port) && address.contains('.') => {
-                address.parse::<Ipv4Addr>().ok()?.into()
-            }
+            Some((address, port)) if is_port(port) => address.parse::<Ipv4Addr>().ok()?.into(),
             Some(_) => ipv6(text)?,
         }
     };
