@@ -90,7 +90,7 @@ impl Source {
             return Duration::ZERO;
         };
         let half = (longest.min(ASKED_AGAIN_AFTER) / 2).as_nanos() as u64;
-        Duration::from_nanos(random() % half.max(1))
+        Duration::from_nanos(random() % half)
     }
 }
 
