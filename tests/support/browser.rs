@@ -1,12 +1,12 @@
 //! A headless Chromium, driven from outside by WebDriver.
 
-use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
+use std::{env, iter};
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::{Client, Method};
@@ -25,6 +25,9 @@ const BROWSERS: [&str; 4] = [
     "google-chrome-stable",
 ];
 const DRIVERS: [&str; 2] = ["chromedriver", "chromium.chromedriver"];
+
+/// How often a driver is started that finds no port.
+const MOST_TRIES: usize = 5;
 
 /// Without a sandbox it also runs as root, as tests in containers do; it only ever sees pages of
 /// the tests. The other options keep it from contacting anybody else.
@@ -204,6 +207,13 @@ impl Browser {
 
 impl Driver {
     fn start() -> Self {
+        let mut started = iter::repeat_with(Self::try_start).take(MOST_TRIES);
+        started.find_map(|driver| driver).expect("a driver's port")
+    }
+
+    /// `None` if it has ended without saying its port: somebody else took the one that it had chosen
+    /// before it listened there.
+    fn try_start() -> Option<Self> {
         let mut command = Command::new(program(&DRIVERS));
         command.arg("--port=0");
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -218,13 +228,16 @@ impl Driver {
                 }
             }
         });
-        let port = port.recv_timeout(GENEROUS);
-        let port = port.expect("the driver says its port").expect("a port");
-        Self {
+        let port = match port.recv_timeout(GENEROUS) {
+            Ok(port) => port.expect("a port"),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(RecvTimeoutError::Timeout) => panic!("the driver does not say its port"),
+        };
+        Some(Self {
             process,
             address: format!("127.0.0.1:{port}"),
             _profile: tempfile::tempdir().expect("a directory"),
-        }
+        })
     }
 
     /// Asks it to end itself and its browser, which would otherwise outlive it.
