@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Makes the server allocate beforehand what it needs once for each script and command.
+    /// Makes the server allocate beforehand what it needs once for each command.
     pub(crate) async fn warm_up(&mut self) -> Result<(), Box<dyn Error>> {
         for limit in LIMITS {
             for used in limit.uses() {

@@ -670,14 +670,24 @@ async fn is_followed_by_its_replica(signal: &str) {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() {
+/// Does this under load: every decision is taken, and counted once.
+async fn assert_no_decision_is_lost(moving: impl FnOnce(&Cluster, &Load)) {
     let cluster = Cluster::start();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);
     let load = Load::start(&limiter, "alice");
     tokio::task::block_in_place(|| {
         load.wait_for_more();
+        moving(&cluster, &load);
+    });
+    assert_eq!(load.failed(), 0, "every decision was taken");
+    let asked = load.stop().await;
+    assert_eq!(taken(&limiter, "alice").await, asked.least);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() {
+    assert_no_decision_is_lost(|cluster, load| {
         let (from, key) = cluster.master_of(":api");
         let to = (from + 1) % 3;
         let slot = cluster.begin_to_move(&key, from, to);
@@ -689,29 +699,20 @@ async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() 
         // Redirected by MOVED.
         load.wait_for_more();
         assert_eq!(cluster.master_of(":api").0, to);
-    });
-    assert_eq!(load.failed(), 0, "every decision was taken");
-    let asked = load.stop().await;
-    assert_eq!(taken(&limiter, "alice").await, asked.least);
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_moves_from_node_to_node_under_load_counts_every_decision_once() {
-    let cluster = Cluster::start();
-    let store = RedisStore::connect(&cluster.url()).await.unwrap();
-    let limiter = limiter(store, GENEROUS);
-    let load = Load::start(&limiter, "alice");
-    tokio::task::block_in_place(|| {
-        load.wait_for_more();
+    assert_no_decision_is_lost(|cluster, load| {
         for _ in 0..6 {
             let (from, key) = cluster.master_of(":api");
             cluster.move_slot(&key, from, (from + 1) % 3);
             load.wait_for_more();
         }
-    });
-    assert_eq!(load.failed(), 0, "every decision was taken");
-    let asked = load.stop().await;
-    assert_eq!(taken(&limiter, "alice").await, asked.least);
+    })
+    .await;
 }
 
 /// Scripts reach no keys of which only some have moved: it waits until all have.

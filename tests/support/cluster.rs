@@ -141,18 +141,15 @@ impl Cluster {
     fn introduce(&self) {
         let known = format!("cluster_known_nodes:{}", self.nodes().count());
         let (port, bus_port) = (self.port(0), bus_port(self.own_port(0)));
+        let mut met: Option<Instant> = None;
         until("the nodes know each other", || {
-            for node in self.nodes() {
-                node.query::<()>(("CLUSTER", "MEET", "127.0.0.1", port, bus_port));
-            }
-            let met = Instant::now();
-            while met.elapsed() < 2 * HANDSHAKE {
-                if self.nodes().all(|node| says(node, &[&known])) {
-                    return true;
+            if met.is_none_or(|met| met.elapsed() >= 2 * HANDSHAKE) {
+                for node in self.nodes() {
+                    node.query::<()>(("CLUSTER", "MEET", "127.0.0.1", port, bus_port));
                 }
-                std::thread::sleep(Duration::from_millis(20));
+                met = Some(Instant::now());
             }
-            false
+            self.nodes().all(|node| says(node, &[&known]))
         });
     }
 
@@ -230,7 +227,7 @@ impl Cluster {
 
     /// Begins to move a key's slot from one master to another.
     pub fn begin_to_move(&self, key: &str, from: usize, to: usize) -> u16 {
-        let slot: u16 = self.masters[from].query(("CLUSTER", "KEYSLOT", key));
+        let slot = self.slot_of(key);
         self.open(&[slot.into()], from, to);
         slot
     }
@@ -238,6 +235,10 @@ impl Cluster {
     /// Begins to move all slots that one master has had since the start.
     pub fn begin_to_move_all(&self, from: usize, to: usize) {
         self.open(&self.first_slots_of(from), from, to);
+    }
+
+    fn slot_of(&self, key: &str) -> u16 {
+        self.masters[0].query(("CLUSTER", "KEYSLOT", key))
     }
 
     fn open(&self, slots: &[usize], from: usize, to: usize) {
@@ -260,7 +261,7 @@ impl Cluster {
             self.move_key(key, from, to);
             return self.end_move(slot, from, to);
         }
-        let slot: u16 = self.masters[from].query(("CLUSTER", "KEYSLOT", key));
+        let slot = self.slot_of(key);
         let slots = ("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", slot, slot);
         let moving = (slots, ("NODE", id(&self.masters[to])));
         until("the move before is over", || {
