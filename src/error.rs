@@ -8,10 +8,45 @@ use std::sync::Arc;
 use crate::labels::labels;
 
 /// A configuration that makes no sense. Tells the bad input and what would be right.
+///
+/// Extractors and matchers of one's own make them, too, where they are
+/// [validated](crate::KeyExtractor::validate):
+///
+/// ```
+/// use tower_throttle::{
+///     ConfigError, Key, KeyError, KeyExtractor, Limit, Limiter, MINUTE, MemoryStore, Policy,
+///     RequestHead,
+/// };
+///
+/// /// The first digits of the account number in a header.
+/// struct Branch {
+///     digits: usize,
+/// }
+///
+/// impl KeyExtractor for Branch {
+///     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+///         let account = request.headers.get("x-account").ok_or(KeyError::Missing)?;
+///         let branch = account.as_bytes().get(..self.digits);
+///         branch.map(Key::from).ok_or(KeyError::Missing)
+///     }
+///
+///     fn validate(&self) -> Result<(), ConfigError> {
+///         match self.digits {
+///             1..=6 => Ok(()),
+///             digits => Err(ConfigError::out_of_range("digits", digits, "1 to 6")),
+///         }
+///     }
+/// }
+///
+/// let policy = Policy::new("branch", Limit::gcra(100, MINUTE)).by(Branch { digits: 0 });
+/// let error = Limiter::new(MemoryStore::new(), [policy]).unwrap_err();
+/// assert_eq!(error.to_string(), "policy \"branch\": digits: got 0, expected 1 to 6");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A value is out of range.
+    #[non_exhaustive]
     OutOfRange {
         /// The field.
         field: &'static str,
@@ -21,6 +56,7 @@ pub enum ConfigError {
         expected: &'static str,
     },
     /// An option was set that only other algorithms have.
+    #[non_exhaustive]
     NotForThisAlgorithm {
         /// The option.
         field: &'static str,
@@ -28,6 +64,7 @@ pub enum ConfigError {
         belongs_to: &'static str,
     },
     /// A text cannot be read as a value of the field.
+    #[non_exhaustive]
     Malformed {
         /// The field.
         field: &'static str,
@@ -37,11 +74,13 @@ pub enum ConfigError {
         reason: String,
     },
     /// Two policies of one limiter have the same name, so they would share their counts.
+    #[non_exhaustive]
     DuplicatePolicy {
         /// The name.
         name: String,
     },
     /// An error in a policy.
+    #[non_exhaustive]
     InPolicy {
         /// The policy's name.
         name: String,
@@ -51,7 +90,8 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    pub(crate) fn out_of_range(
+    /// A value is out of range: "`field`: got `given`, expected `expected`".
+    pub fn out_of_range(
         field: &'static str,
         given: impl fmt::Display,
         expected: &'static str,
@@ -63,11 +103,9 @@ impl ConfigError {
         }
     }
 
-    pub(crate) fn not_for(field: &'static str, belongs_to: &'static str) -> Self {
-        Self::NotForThisAlgorithm { field, belongs_to }
-    }
-
-    pub(crate) fn malformed(
+    /// A text cannot be read as a value of the field: "`field`: got `given`: `reason`", with what was
+    /// given in quotation marks.
+    pub fn malformed(
         field: &'static str,
         given: impl Into<String>,
         reason: impl Into<String>,
@@ -77,6 +115,10 @@ impl ConfigError {
             given: given.into(),
             reason: reason.into(),
         }
+    }
+
+    pub(crate) fn not_for(field: &'static str, belongs_to: &'static str) -> Self {
+        Self::NotForThisAlgorithm { field, belongs_to }
     }
 
     pub(crate) fn in_policy(self, name: &str) -> Self {
