@@ -97,6 +97,26 @@ async fn policies_whose_extractors_read_the_same_share_one_reading() {
 }
 
 #[tokio::test]
+async fn a_closure_that_policies_share_reads_once_for_all_of_them() {
+    let reads = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&reads);
+    let user: Arc<dyn KeyExtractor> = Arc::new(move |request: &RequestHead<'_>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        request
+            .headers
+            .get("x-user")
+            .map(|user| Key::from(user.as_bytes()))
+    });
+    let policies = [policy("short", 2, user.clone()), policy("long", 100, user)];
+    let (alice, bob): (&[_], &[_]) = (&[("x-user", "alice")], &[("x-user", "bob")]);
+    assert_eq!(
+        statuses(policies, [alice, alice, alice, bob]).await,
+        [200, 200, 429, 200]
+    );
+    assert_eq!(reads.load(Ordering::Relaxed), 4);
+}
+
+#[tokio::test]
 async fn no_policy_uses_the_subject_that_another_has_read() {
     let policies = || {
         [
@@ -199,6 +219,8 @@ fn nobody_knows_what_two_closures_read() {
     let (one, other): (Box<dyn KeyExtractor>, Box<dyn KeyExtractor>) =
         (Box::new(closure), Box::new(closure));
     assert!(!one.reads_the_same(&*other));
+    let [one, other]: [Arc<dyn KeyExtractor>; 2] = [one, other].map(Arc::from);
+    assert!(!(&one as &dyn KeyExtractor).reads_the_same(&other));
     assert!(!Extension::with(|id: &u64| *id).reads_the_same(&Extension::with(|id: &u64| *id + 1)));
 }
 

@@ -12,8 +12,8 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::limit::Limit;
 
-mod boxed;
 mod deadline;
+mod dynamic;
 mod host;
 mod several;
 
@@ -52,7 +52,9 @@ impl<'a> RequestHead<'a> {
 
 /// Reads from a request whose quota it uses.
 ///
-/// Closures are extractors too: `None` means that the request does not identify its sender.
+/// Closures are extractors too: `None` means that the request does not identify its sender. So are a
+/// `Box<dyn KeyExtractor>`, for one that is chosen at run time, and an `Arc`, for one that policies
+/// share.
 ///
 /// ```
 /// use tower_throttle::{Key, Limit, Policy, RequestHead, MINUTE};
@@ -87,8 +89,8 @@ pub trait KeyExtractor: Any + Send + Sync {
     }
 
     /// Whether this one reads from every request what the other one reads. Policies one behind the
-    /// other whose extractors do share one reading. Two closures never do; of your own types, an
-    /// extractor that can be compared says it as
+    /// other whose extractors do share one reading. Clones of one `Arc<dyn KeyExtractor>` always do,
+    /// two closures never; of your own types, an extractor that can be compared says it as
     ///
     /// ```
     /// # use std::any::Any;

@@ -1,6 +1,7 @@
 //! The HTTP response of a rejection: `ProblemJson`, `PlainText`, or the user's own.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -38,7 +39,8 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// `Bytes: From<Body>` is missing: build the response as here, and a JSON body by
 /// `serde_json::to_string`.
 ///
-/// A `Box<dyn OnRejection>` is one, too, for what is chosen at run time.
+/// A `Box<dyn OnRejection>` is one, too, for what is chosen at run time, and so is an `Arc`, for what
+/// layers share.
 pub trait OnRejection: Send + Sync + 'static {
     /// The response to this request, whose head is all that is left of it.
     fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes>;
@@ -54,11 +56,16 @@ where
     }
 }
 
-impl OnRejection for Box<dyn OnRejection> {
-    fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
-        (**self).respond(request, rejection)
-    }
+macro_rules! on_rejection_behind {
+    ($($pointer:ident)+) => {$(
+        impl OnRejection for $pointer<dyn OnRejection> {
+            fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
+                (**self).respond(request, rejection)
+            }
+        }
+    )+};
 }
+on_rejection_behind!(Arc Box);
 
 /// Problem details, RFC 9457: `application/problem+json`. The default.
 ///

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -191,12 +193,15 @@ fn plain_text_is_one_line() {
 }
 
 #[test]
-fn a_builder_that_is_chosen_at_run_time_answers_as_the_one_that_was_chosen() {
+fn a_builder_that_is_chosen_at_run_time_or_shared_answers_as_the_one_within() {
     fn answered_by(builder: impl OnRejection) -> Response<Bytes> {
         answered(rejection(RejectionKind::Banned, Some(7)), &builder)
     }
+    let plain = answered_by(PlainText);
     let chosen: Box<dyn OnRejection> = Box::new(PlainText);
-    let (chosen, plain) = (answered_by(chosen), answered_by(PlainText));
-    assert_eq!(chosen.headers(), plain.headers());
-    assert_eq!(chosen.body(), plain.body());
+    let shared: Arc<dyn OnRejection> = Arc::new(PlainText);
+    for answer in [answered_by(chosen), answered_by(shared)] {
+        assert_eq!(answer.headers(), plain.headers());
+        assert_eq!(answer.body(), plain.body());
+    }
 }

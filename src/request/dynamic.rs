@@ -1,9 +1,11 @@
-//! Implements the traits for `Box<dyn Trait>`, for extractors chosen at run time. Not for every
-//! `Box<E>`: the box of a closure is a closure itself and has the trait already.
+//! Implements the traits for `Box<dyn Trait>` and `Arc<dyn Trait>`, for extractors that are chosen at
+//! run time or shared by policies. Not for every `Box<E>`: the box of a closure is a closure itself
+//! and has the trait already.
 
 use std::any::Any;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use super::{
     AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor,
@@ -13,64 +15,75 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::limit::Limit;
 
-impl KeyExtractor for Box<dyn KeyExtractor> {
-    fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
-        (**self).extract(request)
-    }
+macro_rules! traits_behind {
+    ($pointer:ident, $are_one:expr) => {
+        impl KeyExtractor for $pointer<dyn KeyExtractor> {
+            fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
+                (**self).extract(request)
+            }
 
-    fn validate(&self) -> Result<(), ConfigError> {
-        (**self).validate()
-    }
+            fn validate(&self) -> Result<(), ConfigError> {
+                (**self).validate()
+            }
 
-    fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
-        let boxed = (other as &dyn Any).downcast_ref::<Self>();
-        (**self).reads_the_same(boxed.map_or(other, |other| &**other))
-    }
+            fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
+                let are_one: fn(&Self, &Self) -> bool = $are_one;
+                match (other as &dyn Any).downcast_ref::<Self>() {
+                    Some(other) => are_one(self, other) || (**self).reads_the_same(&**other),
+                    None => (**self).reads_the_same(other),
+                }
+            }
 
-    fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
-        (**self).canonical_address(address)
-    }
+            fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
+                (**self).canonical_address(address)
+            }
+        }
+
+        impl AddressExtractor for $pointer<dyn AddressExtractor> {
+            fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
+                (**self).address(request)
+            }
+
+            fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
+                (**self).are_proxies(addresses)
+            }
+
+            fn validate(&self) -> Result<(), ConfigError> {
+                (**self).validate()
+            }
+        }
+
+        impl RequestMatcher for $pointer<dyn RequestMatcher> {
+            fn matches(&self, request: &RequestHead<'_>) -> bool {
+                (**self).matches(request)
+            }
+
+            fn validate(&self) -> Result<(), ConfigError> {
+                (**self).validate()
+            }
+        }
+
+        impl CostExtractor for $pointer<dyn CostExtractor> {
+            fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
+                (**self).cost(request)
+            }
+
+            fn validate(&self) -> Result<(), ConfigError> {
+                (**self).validate()
+            }
+        }
+
+        impl LimitExtractor for $pointer<dyn LimitExtractor> {
+            fn limit(&self, request: &RequestHead<'_>, key: &Key) -> Option<Limit> {
+                (**self).limit(request, key)
+            }
+        }
+    };
 }
-
-impl AddressExtractor for Box<dyn AddressExtractor> {
-    fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
-        (**self).address(request)
-    }
-
-    fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
-        (**self).are_proxies(addresses)
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        (**self).validate()
-    }
-}
-
-impl RequestMatcher for Box<dyn RequestMatcher> {
-    fn matches(&self, request: &RequestHead<'_>) -> bool {
-        (**self).matches(request)
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        (**self).validate()
-    }
-}
-
-impl CostExtractor for Box<dyn CostExtractor> {
-    fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
-        (**self).cost(request)
-    }
-
-    fn validate(&self) -> Result<(), ConfigError> {
-        (**self).validate()
-    }
-}
-
-impl LimitExtractor for Box<dyn LimitExtractor> {
-    fn limit(&self, request: &RequestHead<'_>, key: &Key) -> Option<Limit> {
-        (**self).limit(request, key)
-    }
-}
+// Where boxes of nothing lie tells nothing.
+traits_behind!(Box, |_, _| false);
+// One that is shared reads the same, also if it is a closure.
+traits_behind!(Arc, Arc::ptr_eq);
 
 #[cfg(test)]
 mod tests {
@@ -151,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_read_as_what_is_in_the_box_reads_it() {
+    fn a_key_is_read_as_the_extractor_within_reads_it() {
         fn ask(by: impl KeyExtractor) {
             assert_eq!(
                 about_a_request(|head| by.extract(head)),
@@ -159,34 +172,36 @@ mod tests {
             );
             assert_eq!(by.validate(), Err(refusal()));
             assert_eq!(by.canonical_address([203, 0, 113, 9].into()), Some(CLIENT));
-            let boxed: Box<dyn KeyExtractor> = Box::new(Chosen);
-            assert!(boxed.reads_the_same(&by));
+            assert!(by.reads_the_same(&Chosen));
         }
         ask(Box::new(Chosen) as Box<dyn KeyExtractor>);
+        ask(Arc::new(Chosen) as Arc<dyn KeyExtractor>);
         ask(Chosen);
     }
 
     #[test]
-    fn a_boxed_extractor_reads_addresses_as_the_one_within() {
+    fn an_address_is_read_as_the_extractor_within_reads_it() {
         fn ask(by: impl AddressExtractor) {
             assert_eq!(about_a_request(|head| by.address(head)), Ok(CLIENT));
             assert!(by.are_proxies(&(CLIENT..=CLIENT)));
             assert_eq!(by.validate(), Err(refusal()));
         }
         ask(Box::new(Chosen) as Box<dyn AddressExtractor>);
+        ask(Arc::new(Chosen) as Arc<dyn AddressExtractor>);
     }
 
     #[test]
-    fn a_boxed_matcher_matches_as_the_one_within() {
+    fn a_request_matches_if_the_matcher_within_says_so() {
         fn ask(by: impl RequestMatcher) {
             assert!(about_a_request(|head| by.matches(head)));
             assert_eq!(by.validate(), Err(refusal()));
         }
         ask(Box::new(Chosen) as Box<dyn RequestMatcher>);
+        ask(Arc::new(Chosen) as Arc<dyn RequestMatcher>);
     }
 
     #[test]
-    fn a_boxed_cost_and_limit_are_those_within() {
+    fn cost_and_limit_are_those_of_the_extractors_within() {
         fn ask(by: impl CostExtractor, limit_by: impl LimitExtractor) {
             assert_eq!(about_a_request(|head| by.cost(head)), Ok(7));
             assert_eq!(by.validate(), Err(refusal()));
@@ -195,5 +210,7 @@ mod tests {
         }
         let limit: Box<dyn LimitExtractor> = Box::new(Chosen);
         ask(Box::new(Chosen) as Box<dyn CostExtractor>, limit);
+        let limit: Arc<dyn LimitExtractor> = Arc::new(Chosen);
+        ask(Arc::new(Chosen) as Arc<dyn CostExtractor>, limit);
     }
 }
