@@ -7,14 +7,16 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::in_code::InCode;
 use super::place::line_of;
 use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
 use super::{FileError, file};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
 use crate::limiter::{Limiter, Rules};
 use crate::observe::Observer;
+use crate::policy::Policy;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::tower::RateLimitLayer;
@@ -28,7 +30,7 @@ pub struct Config {
     pub(super) rejection: RejectionChoice,
     pub(super) timeout: Duration,
     pub(super) rules: Rules,
-    pub(super) observers: Vec<Arc<dyn Observer>>,
+    pub(super) in_code: InCode,
 }
 
 impl Config {
@@ -39,7 +41,7 @@ impl Config {
     /// When the file cannot be read, or names the line, the policy and the field that is wrong,
     /// and what would be right.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
-        Ok(Self::with_bytes(path.as_ref())?.0)
+        Ok(Self::with_bytes(path.as_ref(), InCode::default())?.0)
     }
 
     /// Checks a text; the same as `parse`.
@@ -48,14 +50,14 @@ impl Config {
     ///
     /// Names the line, the policy and the field that is wrong, and what would be right.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        file::read(text, &variable_of_this_process, None)
+        file::read(text, &variable_of_this_process, InCode::default(), None)
     }
 
     /// As [`from_file`](Self::from_file), together with the file's content.
-    pub(super) fn with_bytes(path: &Path) -> Result<(Self, Vec<u8>), FileError> {
+    pub(super) fn with_bytes(path: &Path, in_code: InCode) -> Result<(Self, Vec<u8>), FileError> {
         let bytes = std::fs::read(path);
         let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
-        Ok((Self::of_bytes(&bytes, path, None)?, bytes))
+        Ok((Self::of_bytes(&bytes, path, in_code, None)?, bytes))
     }
 
     /// Reads the content of a file. `in_force` is the configuration of a running service that it
@@ -63,14 +65,43 @@ impl Config {
     pub(super) fn of_bytes(
         bytes: &[u8],
         path: &Path,
+        in_code: InCode,
         in_force: Option<&Self>,
     ) -> Result<Self, FileError> {
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let line = line_of(bytes, error.valid_up_to());
             FileError::at(line, "the text is not UTF-8, save the file as UTF-8")
         });
-        let config = text.and_then(|text| file::read(text, &variable_of_this_process, in_force));
+        let environment = &variable_of_this_process;
+        let config = text.and_then(|text| file::read(text, environment, in_code, in_force));
         config.map_err(|error| error.in_file(path))
+    }
+
+    /// Adds a policy in code, for what a file cannot say, such as a key of your own or
+    /// [`settle`](Policy::settle). It is decided together with those of the file, after them, and a
+    /// reload leaves it as it is.
+    ///
+    /// ```
+    /// use tower_throttle::{Config, Key, Limit, MINUTE, Policy, RequestHead};
+    ///
+    /// let tenant = |request: &RequestHead<'_>| {
+    ///     let host = request.host()?;
+    ///     Some(Key::from(host.split('.').next()?))
+    /// };
+    /// let config = Config::from_toml("store = \"memory\"")?
+    ///     .policy(Policy::new("tenant", Limit::gcra(600, MINUTE)).by(tenant))?;
+    /// let limiter = config.connect_lazy()?;
+    /// assert_eq!(limiter.policies(), ["tenant"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong with the policy, or that another one has its name.
+    pub fn policy(mut self, policy: Policy) -> Result<Self, ConfigError> {
+        self.in_code.add(policy.clone(), self.rules.clone())?;
+        self.rules = self.rules.policy(policy);
+        Ok(self)
     }
 
     /// Tells somebody what is decided and how the store fares, see
@@ -78,7 +109,7 @@ impl Config {
     /// them.
     #[must_use]
     pub fn observe(mut self, observer: impl Observer) -> Self {
-        self.observers.push(Arc::new(observer));
+        self.in_code.observers.push(Arc::new(observer));
         self
     }
 
@@ -115,7 +146,7 @@ impl Config {
         if let Some(secret) = &self.secret {
             limiter = limiter.key_secret(secret);
         }
-        for observer in &self.observers {
+        for observer in &self.in_code.observers {
             limiter = limiter.observe(Arc::clone(observer));
         }
         // Reading the file has built this very limiter once, over another store.

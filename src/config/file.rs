@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use super::fields::{Fields, Known, not_toml};
+use super::in_code::InCode;
 use super::proxies::Proxies;
 use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
@@ -39,6 +40,7 @@ const FIELDS: Known = &[
 pub(super) fn read(
     text: &str,
     environment: Environment<'_>,
+    in_code: InCode,
     in_force: Option<&Config>,
 ) -> Result<Config, FileError> {
     let known = [FIELDS, policy::FIELDS];
@@ -52,8 +54,8 @@ pub(super) fn read(
         headers: headers::read(&fields)?,
         rejection: RejectionChoice::read(&fields)?,
         timeout: timeout(&fields)?,
-        rules: rules(&fields, &tables)?,
-        observers: in_force.map_or_else(Vec::new, |in_force| in_force.observers.clone()),
+        rules: rules(&fields, &tables, &in_code)?,
+        in_code,
     };
     match in_force {
         Some(in_force) => fixed::hold(&fields, in_force, &config).map(|()| config),
@@ -87,10 +89,11 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
     Ok(timeout)
 }
 
-fn rules(fields: &Fields<'_>, tables: &[Fields<'_>]) -> Result<Rules, FileError> {
+fn rules(fields: &Fields<'_>, tables: &[Fields<'_>], in_code: &InCode) -> Result<Rules, FileError> {
     let proxies = Proxies::read(fields)?;
     let mut rules = Rules::new()
-        .policies(policies(tables, &proxies)?)
+        .policies(policies(tables, &proxies, in_code)?)
+        .policies(in_code.policies.iter().cloned())
         .deny(access::read(fields.get("deny"), &proxies, tables)?)
         .allow(access::read(fields.get("allow"), &proxies, tables)?);
     if let Some(field) = fields.get("on_store_failure") {
@@ -107,16 +110,24 @@ fn rules(fields: &Fields<'_>, tables: &[Fields<'_>]) -> Result<Rules, FileError>
     Ok(rules)
 }
 
-fn policies(tables: &[Fields<'_>], proxies: &Proxies) -> Result<Vec<Policy>, FileError> {
+fn policies(
+    tables: &[Fields<'_>],
+    proxies: &Proxies,
+    in_code: &InCode,
+) -> Result<Vec<Policy>, FileError> {
     let mut names = HashSet::new();
     let mut policies = Vec::with_capacity(tables.len());
     for table in tables {
-        policies.push(policy::read(table, proxies)?);
-        if let Some(name) = table.get("name")
-            && !names.insert(name.text("a string")?)
-        {
-            return Err(name.refuse("is used twice, give each policy its own"));
+        let policy = policy::read(table, proxies)?;
+        if let Some(name) = table.get("name") {
+            if in_code.has_policy(policy.name()) {
+                return Err(name.refuse("is that of a policy in code, give each policy its own"));
+            }
+            if !names.insert(policy.name().to_owned()) {
+                return Err(name.refuse("is used twice, give each policy its own"));
+            }
         }
+        policies.push(policy);
     }
     Ok(policies)
 }

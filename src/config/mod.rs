@@ -111,8 +111,9 @@
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //!
 //! Whatever needs a closure, such as [`Policy::settle`] and keys of your own, needs a [`Policy`] in
-//! code. So do certificates for `rediss://` other than those that the system trusts, which
-//! [`RedisStore::builder`](crate::RedisStore::builder) takes.
+//! code, which [`Config::policy`] and [`ConfigFile::policy`] put beside those of the file.
+//! Certificates for `rediss://` other than those that the system trusts need the whole limiter in
+//! code: [`RedisStore::builder`](crate::RedisStore::builder) takes them.
 //!
 //! # `tiers`
 //!
@@ -168,7 +169,7 @@
 //!
 //! | field | when it changes |
 //! |---|---|
-//! | policies | are replaced. What was used stays used, unless the name or the algorithm changes; at a higher rate with the same burst or capacity, [a key that has used everything waits longer](crate::Limiter::replace) |
+//! | policies | are replaced, except for those in code. What was used stays used, unless the name or the algorithm changes; at a higher rate with the same burst or capacity, [a key that has used everything waits longer](crate::Limiter::replace) |
 //! | `mode` | changes. One that was set by [`Limiter::set_mode`] stays as long as the file's mode does |
 //! | `exempt`, `skip_preflights`, `deny`, `allow` | are replaced, even those that were set at run time |
 //! | `trusted_proxies`, `client_address`, `trusted_hops`, `ipv6_prefix`, `on_store_failure` | are replaced |
@@ -211,6 +212,7 @@ mod fields;
 mod file;
 mod fixed;
 mod headers;
+mod in_code;
 mod key;
 mod limit;
 mod named_key;

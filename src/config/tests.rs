@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use super::file;
+use super::in_code::InCode;
 
 const PAGE: &str = include_str!("../../docs/configuration.md");
 
@@ -28,14 +29,14 @@ fn the_files_in_the_documentation_are_taken() {
     let blocks = blocks("toml");
     assert!(blocks.len() >= 3, "{blocks:?}");
     for block in blocks {
-        file::read(block, &environment, None).unwrap();
+        file::read(block, &environment, InCode::default(), None).unwrap();
     }
 }
 
 #[test]
 fn the_documented_error_is_the_one_that_its_file_gives() {
     let wrong = blocks("toml")[0].replacen("100/min", "100/minute", 1);
-    let refused = file::read(&wrong, &environment, None).unwrap_err();
+    let refused = file::read(&wrong, &environment, InCode::default(), None).unwrap_err();
     let refused = refused.in_file("limits.toml".as_ref());
     assert_eq!(format!("{refused}\n"), blocks("text")[0]);
 }

@@ -121,6 +121,7 @@ impl<'t> Hidden<'t> {
 mod tests {
     use std::ffi::OsString;
 
+    use crate::config::in_code::InCode;
     use crate::config::{Config, FileError, file};
 
     const SECRET: &str = "store = \"memory\"\nsecret = { env = \"LIMITS_SECRET\" }\n";
@@ -131,7 +132,7 @@ mod tests {
             "LIMITS_SECRET" | "REDIS_URL" => value.clone(),
             _ => None,
         };
-        file::read(text, &environment, None)
+        file::read(text, &environment, InCode::default(), None)
     }
 
     fn refusal(text: &str, value: Option<OsString>) -> String {

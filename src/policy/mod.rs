@@ -380,6 +380,11 @@ impl Policy {
 
     /// The limit as the user gave it.
     #[cfg(feature = "config")]
+    #[cfg(feature = "config")]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(crate) fn limit(&self) -> &Limit {
         &self.limit
     }

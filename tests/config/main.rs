@@ -16,6 +16,7 @@ mod algorithms;
 mod fields;
 mod formats;
 mod headers;
+mod in_code;
 mod policies;
 mod quantities;
 mod refusals;

@@ -55,11 +55,15 @@ impl Limits {
 }
 
 pub(crate) async fn open(path: PathBuf) -> Watched {
+    watch(ConfigFile::new(path)).await
+}
+
+pub(crate) async fn watch(file: ConfigFile) -> Watched {
     let (sender, outcomes) = mpsc::unbounded_channel();
     let told = move |outcome: Result<(), &tower_throttle::FileError>| {
         let _ = sender.send(outcome.map_err(ToString::to_string));
     };
-    let config = ConfigFile::new(path).on_reload(told).open();
+    let config = file.on_reload(told).open();
     Watched {
         config: config.await.unwrap(),
         outcomes,

@@ -6,6 +6,7 @@ mod support;
 
 mod ended;
 mod file;
+mod in_code;
 mod in_force;
 mod layers;
 #[cfg(feature = "tracing")]

@@ -9,9 +9,12 @@ use arc_swap::ArcSwapOption;
 use self::changes::Watching;
 use self::reload::{Reloader, StillInEffect};
 use self::shown::Shown;
+use super::in_code::InCode;
 use super::{Config, FileError};
-use crate::limiter::Limiter;
+use crate::error::ConfigError;
+use crate::limiter::{Limiter, Rules};
 use crate::observe::Observer;
+use crate::policy::Policy;
 use crate::tower::RateLimitLayer;
 
 mod changes;
@@ -54,7 +57,7 @@ type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
 #[must_use = "the file is read when it is opened"]
 pub struct ConfigFile {
     path: PathBuf,
-    observers: Vec<Arc<dyn Observer>>,
+    in_code: InCode,
     on_reload: Option<Hook>,
 }
 
@@ -63,14 +66,26 @@ impl ConfigFile {
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
-            observers: Vec::new(),
+            in_code: InCode::default(),
             on_reload: None,
         }
     }
 
+    /// Adds a policy in code, which every reload keeps; see [`Config::policy`]. A file that has a
+    /// policy of the same name is refused.
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong with the policy, or that one was added with its name.
+    pub fn policy(mut self, policy: Policy) -> Result<Self, ConfigError> {
+        let others = Rules::new().policies(self.in_code.policies.iter().cloned());
+        self.in_code.add(policy, others)?;
+        Ok(self)
+    }
+
     /// Tells somebody what is decided and how the store fares; see [`Config::observe`].
     pub fn observe(mut self, observer: impl Observer) -> Self {
-        self.observers.push(Arc::new(observer));
+        self.in_code.observers.push(Arc::new(observer));
         self
     }
 
@@ -90,9 +105,9 @@ impl ConfigFile {
     ///
     /// When the file cannot be read or makes no sense, or the store cannot be reached or refuses.
     pub async fn open(self) -> Result<WatchedConfig, OpenError> {
-        let (bytes, config) = self.read()?;
+        let (config, bytes) = self.read()?;
         let limiter = config.connect().await?;
-        self.watch(bytes, config, limiter)
+        self.watch(config, bytes, limiter)
     }
 
     /// As [`open`](Self::open), but connects with the first decision, see
@@ -102,21 +117,19 @@ impl ConfigFile {
     ///
     /// When the file cannot be read or makes no sense.
     pub fn open_lazy(self) -> Result<WatchedConfig, OpenError> {
-        let (bytes, config) = self.read()?;
+        let (config, bytes) = self.read()?;
         let limiter = config.connect_lazy()?;
-        self.watch(bytes, config, limiter)
+        self.watch(config, bytes, limiter)
     }
 
-    fn read(&self) -> Result<(Vec<u8>, Config), FileError> {
-        let (config, bytes) = Config::with_bytes(&self.path)?;
-        let observers = self.observers.iter().cloned();
-        Ok((bytes, observers.fold(config, Config::observe)))
+    fn read(&self) -> Result<(Config, Vec<u8>), FileError> {
+        Config::with_bytes(&self.path, self.in_code.clone())
     }
 
     fn watch(
         self,
-        bytes: Vec<u8>,
         config: Config,
+        bytes: Vec<u8>,
         limiter: Limiter,
     ) -> Result<WatchedConfig, OpenError> {
         let shown = Shown::new(&config);

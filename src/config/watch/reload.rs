@@ -72,7 +72,8 @@ impl Reloader {
 
     /// `None` if the file no longer has effect.
     fn take(&mut self, bytes: &[u8]) -> Option<Result<(), FileError>> {
-        let config = Config::of_bytes(bytes, &self.path, Some(&self.in_force));
+        let (in_force, in_code) = (&self.in_force, self.in_force.in_code.clone());
+        let config = Config::of_bytes(bytes, &self.path, in_code, Some(in_force));
         let still_in_effect = self.still_in_effect.clone();
         let is_in_effect = still_in_effect.lock();
         if !*is_in_effect {
