@@ -78,8 +78,7 @@ impl Config {
     }
 
     /// Adds a policy in code, for what a file cannot say, such as a key of your own or
-    /// [`settle`](Policy::settle). It is decided together with those of the file, after them, and a
-    /// reload leaves it as it is.
+    /// [`settle`](Policy::settle). It is decided together with those of the file, after them.
     ///
     /// ```
     /// use tower_throttle::{Config, Key, Limit, MINUTE, Policy, RequestHead};
