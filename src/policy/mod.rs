@@ -378,13 +378,13 @@ impl Policy {
         self
     }
 
-    /// The limit as the user gave it.
-    #[cfg(feature = "config")]
     #[cfg(feature = "config")]
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
+    /// The limit as the user gave it.
+    #[cfg(feature = "config")]
     pub(crate) fn limit(&self) -> &Limit {
         &self.limit
     }
