@@ -177,6 +177,28 @@ async fn on_a_server_out_of_memory_takes_that_failed_deny_no_later_one() {
     assert_eq!(answer[0].remaining(), 2);
 }
 
+/// The same in shadow, beside a look, which needs no write.
+#[tokio::test]
+async fn on_a_server_out_of_memory_takes_in_shadow_that_failed_deny_no_later_one() {
+    let stage = Stage::start().await;
+    stage.proxy.set(SLOW);
+    let [own, all] = ["own", "all"].map(PolicyId::new);
+    let ask = async || {
+        let checks = [
+            check(&own, "alice", WINDOW, 1, true),
+            check(&all, "everybody", ALL, 0, false),
+        ];
+        answer(&stage, &checks).await.unwrap()
+    };
+    stage.server.set_full(true);
+    for answer in join_all((0..40).map(|_| ask())).await {
+        assert_eq!(answer[0].store_failure(), Some(StoreErrorKind::Full));
+        assert!(answer[1].is_allowed());
+    }
+    stage.server.set_full(false);
+    assert_eq!(ask().await[0].remaining(), 2);
+}
+
 /// Each denial counts, one after the other, until the penalty bans.
 #[tokio::test]
 async fn a_penalty_bans_within_a_trip_after_its_number_of_denials() {
