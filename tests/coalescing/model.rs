@@ -137,7 +137,11 @@ pub(super) async fn told_without_memory(
         take_one_each(stage, 20).await;
     }
     stage.server.set_full(true);
+    let scripts = stage.scripts();
     let mut denied = take_one_each(stage, 40).await;
+    // As many as elsewhere: nobody is asked again for lack of memory.
+    let scripts = stage.scripts() - scripts;
+    assert!(scripts <= 20, "{scripts} scripts");
     for (position, answer) in denied.split_off(20).into_iter().enumerate() {
         assert_eq!(answer, Err(StoreErrorKind::Full), "{position}");
     }

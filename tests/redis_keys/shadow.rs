@@ -14,6 +14,7 @@ use crate::support::rights::user_with;
 
 const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
 const NOT_PERMITTED: Outcome = Outcome::FailedOpen(StoreErrorKind::Configuration);
+const REFUSED: Outcome = Outcome::FailedOpen(StoreErrorKind::Busy);
 const FULL: Outcome = Outcome::FailedOpen(StoreErrorKind::Full);
 
 /// One permit for Alice under each of these policies, all in shadow except "own".
@@ -169,6 +170,22 @@ async fn a_missing_right_to_write_in_shadow_fails_its_check_alone() {
     }
     let alone = outcomes(ask(&store, &[log, log]).await);
     assert_eq!(alone, Err(StoreErrorKind::Configuration));
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_master_any_more_fails_what_is_in_shadow_alone() {
+    let server = Server::start();
+    let store = server.store().await.without_deny_cache();
+    let [own, login] = ["own", "login"].map(PolicyId::new);
+    let limit = algorithm(Limit::gcra(3, DAY));
+    let checks = [
+        check_of(&own, "alice", limit, Action::look()),
+        check_of(&login, "alice", limit, Action::take(1)).in_shadow(true),
+    ];
+    // A replica of a master that does not exist.
+    server.query::<()>(("REPLICAOF", "127.0.0.1", "1"));
+    let found = outcomes(answer_of(&store, &checks).await);
+    assert_eq!(found, Ok(vec![Outcome::Allowed, REFUSED]));
 }
 
 #[tokio::test]
