@@ -61,7 +61,7 @@ local function judge(at, scale, cost, room, takes)
   local us, part = now + floor(new / scale), new % scale
   local text = part > 0 and format("%d:%d:%d", us, part, scale) or format("%d", us)
   local ends, reply = second_of(us, part), nil
-  if debt > 0 and ends == second then
+  if ends == second then
     reply = redis.pcall("SET", KEYS[at], text, "KEEPTTL")
   else
     -- MGET does not show keys that are no strings.

@@ -52,9 +52,9 @@ local function decide(first, last, all_fit)
   -- An error in shadow costs no other check its answer.
   local function try(i, what)
     if not is_shadow(i) then
-      return what(i)
+      return what()
     end
-    local done, fit, wait_us, level, more, state, ends = pcall(what, i)
+    local done, fit, wait_us, level, more, state, ends = pcall(what)
     if done then
       return fit, wait_us, level, more, state, ends
     end

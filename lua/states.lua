@@ -40,8 +40,9 @@ local function read(key, field)
     return { [""] = find(text, "^%d+$") and text + 0 or text }
   end
   -- A pack of this crate is never empty and has nothing after it.
-  local is_read, behind, pack = pcall(cmsgpack.unpack_one, text)
-  if not is_read or behind ~= -1 or type(pack) ~= "table" or next(pack) == nil then
+  -- Of anything else, `behind` is why it cannot be read.
+  local _, behind, pack = pcall(cmsgpack.unpack_one, text)
+  if behind ~= -1 or type(pack) ~= "table" or next(pack) == nil then
     error("foreign value")
   end
   for field, entry in pairs(pack) do
