@@ -105,6 +105,20 @@ fn keys_that_are_asked_alike_share_a_row_and_further_runs_have_their_own() {
     assert_ne!(arguments[9], arguments[9 + 12]);
 }
 
+/// As while a policy moves into a group: its states have other fields there.
+#[test]
+fn a_policy_in_and_out_of_a_group_shares_no_row() {
+    let alone = PolicyId::new("api");
+    let packs = [alone.clone(), alone.in_group("client")].map(|policy| {
+        let further = policy.with_further_rate(Micros::new(60_000_000));
+        *PlainPack::of(&[check(&policy), check(&further)], Micros::ZERO).unwrap()
+    });
+    let arguments = batch(&packs).arguments();
+    let rows: Vec<_> = arguments[4..].chunks(6).collect();
+    assert_eq!(rows.len(), 2);
+    assert_ne!(rows[0][0], rows[1][0]);
+}
+
 #[test]
 fn each_of_a_run_owes_what_those_before_it_took() {
     // One more fits than by what the first of the policies has left.
