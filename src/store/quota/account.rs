@@ -59,9 +59,9 @@ impl Account {
         self.last_asked
     }
 
-    /// Whether permits are held or in flight, or a change is.
+    /// Whether permits are held or in flight.
     pub(super) fn is_in_use(&self) -> bool {
-        !self.batches.is_empty() || self.supply.is_awaited() || self.is_changing
+        !self.batches.is_empty() || self.supply.is_awaited()
     }
 
     /// Whether the permits held are of this check's limit, quota lease and group.

@@ -239,6 +239,43 @@ async fn nothing_is_taken_in_advance_until_the_last_of_several_changes_is_done()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_that_is_done_holds_up_no_batch_of_a_subject_asked_for_later() {
+    for change in [RESET, CREDIT] {
+        let (process, _) = Fleet::new().process();
+        let subject = windowed();
+        let _ = ask(&process, &subject, change).await.unwrap();
+        warm_up(&process, &subject, 100).await;
+        assert!(in_hand(&process, &subject, 1).is_some(), "{change:?}");
+    }
+}
+
+/// A subject can have several limits at a time.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_in_advance_of_another_limit_until_a_change_is_done() {
+    let lease = Some(QuotaLease::new());
+    let [changed, other] = [10_000, 20_000].map(|permits| {
+        let limit = Limit::fixed_window(permits, MINUTE);
+        Subject::under(limit, lease)
+    });
+    for change in [RESET, CREDIT] {
+        let (process, way) = Fleet::new().process();
+        warm_up(&process, &changed, 500).await;
+        *way.there.lock().unwrap() = 10 * MILLISECOND;
+        let on_its_way = tokio::spawn(begin(&process, &changed, change));
+        settle().await;
+        *way.there.lock().unwrap() = Duration::ZERO;
+        way.asked();
+        ask_at_once(&process, &other, 20).await.join_all().await;
+        let in_advance = way.asked().iter().any(|action| action.takes() > 1);
+        assert!(!in_advance, "{change:?}");
+        on_its_way.await.unwrap().unwrap();
+        // Then batches are taken again.
+        warm_up(&process, &other, 100).await;
+        assert!(in_hand(&process, &other, 1).is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
     let (process, _) = Fleet::new().process();
     let subject = windowed();
