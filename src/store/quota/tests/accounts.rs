@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::time::advance;
 
 use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_for_a_batch, in_hand, settle};
-use super::{hot, warm_up, windowed};
+use super::{MILLISECOND, hot, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::decision::Receipt;
 use crate::limit::Limit;
-use crate::store::Store;
 use crate::store::quota::account::Account;
 use crate::store::quota::table::Table;
 use crate::store::quota::{Leased, QuotaLease};
+use crate::store::{Answer, Store};
 use crate::time::{HOUR, Micros};
 
 #[tokio::test(start_paused = true)]
@@ -29,6 +29,23 @@ async fn a_look_goes_to_the_store_and_adds_what_is_held_here() {
         assert!(!look.is_from_batch());
     }
     assert_eq!(way.asked(), [Action::look(); 100]);
+}
+
+/// They would count twice, once here and once in the store. What others have taken since comes back
+/// later.
+#[tokio::test(start_paused = true)]
+async fn permits_that_have_come_back_are_not_among_those_that_a_look_tells_of() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let subject = hot();
+    warm_up(&process, &subject, 510).await;
+    let others = fleet.memory.decide(&[subject.check(Action::take(5_000))]);
+    assert!(others.unwrap().all_allow());
+    let look = async || ask(&process, &subject, Action::look()).await.unwrap();
+    let in_store = || fleet.look(&subject).remaining();
+    assert!(look().await.remaining() > in_store(), "none held");
+    advance(60 * MILLISECOND).await;
+    assert_eq!(look().await.remaining(), in_store());
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,12 +70,19 @@ async fn a_refund_is_a_cancel_under_a_lease_and_stays_one_without() {
     let refund = Action::Refund { permits, receipt };
     let withdraw = Action::Withdraw { permits, receipt };
     let (process, way) = Fleet::new().process();
+    let [leased, without] = [Some(QuotaLease::new()), None]
+        .map(|lease| Subject::under(Limit::gcra(10_000, HOUR), lease));
     for action in [refund, withdraw] {
-        for (lease, handed_on) in [(Some(QuotaLease::new()), cancel), (None, action)] {
-            let subject = Subject::under(Limit::gcra(10_000, HOUR), lease);
-            let _ = ask(&process, &subject, action).await.unwrap();
-            assert_eq!(way.asked(), [handed_on], "{lease:?}");
+        for (subject, handed_on) in [(&leased, cancel), (&without, action)] {
+            let _ = ask(&process, subject, action).await.unwrap();
+            assert_eq!(way.asked(), [handed_on]);
         }
+        let together = [&leased, &without].map(|subject| subject.check(action));
+        let Answer::Pending(answer) = process.ask(&together) else {
+            panic!("without a trip");
+        };
+        answer.await.unwrap();
+        assert_eq!(way.asked(), [cancel, action]);
     }
 }
 

@@ -268,6 +268,25 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
     assert!(in_hand(&process, &new, 1).is_some());
 }
 
+/// The old limit has been forgotten here by then, but not in the store.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_comes_after_batches_of_the_new_limit_is_given_back() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let lease = Some(QuotaLease::new().max_age(10 * MILLISECOND));
+    let limit = |permits| Limit::fixed_window(permits, DAY).aligned();
+    let old = Subject::under(limit(10_000), lease);
+    let asked = ask_for_a_batch(&process, &way, &old).await;
+    let two_horizons = 10 * MILLISECOND;
+    advance(two_horizons).await;
+    *way.back.lock().unwrap() = Duration::ZERO;
+    let new = Subject::under(limit(20_000), lease);
+    warm_up(&process, &new, 10).await;
+    asked.join_all().await;
+    settle().await;
+    assert_eq!(fleet.look(&old).remaining(), 10_000 - 30);
+}
+
 /// As when a request goes away while another policy delays it.
 #[tokio::test(start_paused = true)]
 async fn a_refund_leaves_permits_that_others_hold_as_they_are() {

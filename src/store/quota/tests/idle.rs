@@ -88,6 +88,26 @@ fn permits_that_are_too_old_are_not_among_those_that_a_look_tells_of() {
 }
 
 #[test]
+fn a_batch_that_nobody_fetches_keeps_no_task_at_work() {
+    let (idle, busy) = (runtime(), runtime());
+    let (process, _) = Fleet::new().process();
+    let subjects = [1, 2].map(|number| windowed().numbered(number));
+    // The last of them asks for a batch and finishes before it has arrived.
+    left_by(&idle, &busy, async {
+        for _ in 0..20 {
+            let _ = ask(&process, &subjects[0], Action::take(1)).await.unwrap();
+        }
+    });
+    let looked_after = || process.0.looked_after_on.lock().unwrap().len();
+    busy.block_on(async {
+        warm_up(&process, &subjects[1], 100).await;
+        assert_eq!(looked_after(), 1);
+        sleep(SECOND).await;
+        assert_eq!(looked_after(), 0);
+    });
+}
+
+#[test]
 fn a_runtime_is_looked_after_while_it_lives_and_any_permits_are_held() {
     let (first, second) = (runtime(), runtime());
     let fleet = Fleet::new();

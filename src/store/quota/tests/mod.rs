@@ -2,10 +2,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::advance;
 
-use self::fleet::{DEADLINE, Fleet, Subject, ask, in_hand, settle};
+use self::fleet::{DEADLINE, Fleet, Subject, Way, ask, in_hand, settle};
 use super::{Leased, QuotaLease};
 use crate::algorithm::{Action, Patience, Take};
 use crate::decision::Outcome;
@@ -159,6 +160,33 @@ async fn a_batch_outlasts_its_trip() {
 
         assert!(part >= expected, "{part} % of {trip} ms");
     }
+}
+
+/// It needs no batches, whatever its other questions take.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_needed_no_trip_is_given_back() {
+    struct BatchesAtOnce(Arc<Way>);
+
+    impl Store for BatchesAtOnce {
+        fn ask(&self, checks: &[Check<'_>]) -> Answer {
+            let answer = self.0.ask(checks);
+            match answer {
+                Answer::Pending(answer) if checks[0].action.takes() > 1 => {
+                    Answer::Ready(answer.now_or_never().expect("no time passes"))
+                }
+                answer => answer,
+            }
+        }
+    }
+
+    let (fleet, subject) = (Fleet::new(), windowed());
+    let (_, way) = fleet.process();
+    let (store, under_way) = (BatchesAtOnce(Arc::clone(&way)), UnderWay::default());
+    let process = Leased::with_clock(store, DEADLINE, under_way, fleet.clock);
+    warm_up(&process, &subject, 100).await;
+    let has_had = way.asked().iter().any(|action| action.takes() > 1);
+    assert!(has_had, "no batch was asked for");
+    assert_eq!(fleet.look(&subject).remaining(), 10_000 - 100);
 }
 
 #[tokio::test(start_paused = true)]
