@@ -66,6 +66,30 @@ async fn a_lease_outlives_answers_that_take_most_of_its_life() {
     assert_eq!(taken(&limiter).await, 1);
 }
 
+/// The store may have taken or renewed it as soon as it was asked.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_does_not_make_a_lease_live_longer() {
+    let fail = async |store: &Watched| store.fail(StoreErrorKind::Unreachable);
+    let (store, limiter) = thousand(LIFE);
+    store.answer_after(LIFE / 2);
+    let (held, ()) = tokio::join!(hold(&limiter), fail(&store));
+    pass(&store, LIFE * 3 / 8).await;
+    assert!(!held.has_lapsed());
+    pass(&store, LIFE / 4).await;
+    assert!(held.has_lapsed());
+
+    let (store, limiter) = thousand(LIFE);
+    let held = hold(&limiter).await;
+    store.answer_after(LIFE / 2);
+    pass(&store, LIFE * 5 / 12).await;
+    assert_eq!(store.renewed(), [1], "after a third of its life");
+    fail(&store).await;
+    pass(&store, LIFE * 5 / 6).await;
+    assert!(!held.has_lapsed());
+    pass(&store, LIFE / 6).await;
+    assert!(held.has_lapsed());
+}
+
 /// Otherwise its job would run beside that of the next one.
 #[tokio::test(start_paused = true)]
 async fn a_guard_tells_for_good_that_its_lease_has_lapsed() {
@@ -204,25 +228,28 @@ async fn requests_that_are_short_cause_no_renewals() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_with_a_short_life_does_not_wait_for_those_with_a_long_one() {
-    let store = Watched::new();
-    let policies = [("long", 60), ("short", 3)].map(|(name, life)| {
-        Policy::new(name, Limit::concurrency(1).lease(life * SECOND)).by(Header::new("x-user"))
-    });
-    let limiter = patient(store.clone(), policies);
-    let long = limiter.hold("long", "alice").await.unwrap();
-    pass(&store, 5 * SECOND).await;
-    let short = limiter.hold("short", "alice").await.unwrap();
-    assert!(long.is_allowed() && short.is_allowed());
-    store.renewed();
-    pass(&store, 60 * SECOND).await;
-    for name in ["long", "short"] {
-        let decision = limiter.peek(name, "alice").await.unwrap();
-        assert_eq!(decision.remaining(), 0, "{name}");
+    // Before and after the first renewal of the long one.
+    for begins in [5 * SECOND, 25 * SECOND] {
+        let store = Watched::new();
+        let policies = [("long", 60), ("short", 3)].map(|(name, life)| {
+            Policy::new(name, Limit::concurrency(1).lease(life * SECOND)).by(Header::new("x-user"))
+        });
+        let limiter = patient(store.clone(), policies);
+        let long = limiter.hold("long", "alice").await.unwrap();
+        pass(&store, begins).await;
+        let short = limiter.hold("short", "alice").await.unwrap();
+        assert!(long.is_allowed() && short.is_allowed());
+        store.renewed();
+        pass(&store, 60 * SECOND).await;
+        for name in ["long", "short"] {
+            let decision = limiter.peek(name, "alice").await.unwrap();
+            assert_eq!(decision.remaining(), 0, "{name}");
+        }
+        // Once a second, and only when it is due together with the other.
+        let renewed = store.renewed();
+        assert_eq!(renewed.len(), 60);
+        assert_eq!(renewed.into_iter().filter(|leases| *leases == 2).count(), 3);
     }
-    // Once a second, and only when it is due together with the other.
-    let renewed = store.renewed();
-    assert_eq!(renewed.len(), 60);
-    assert_eq!(renewed.into_iter().filter(|leases| *leases == 2).count(), 3);
 }
 
 #[tokio::test(start_paused = true)]

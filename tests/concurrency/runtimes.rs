@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+use tokio::time::advance;
 use tower_throttle::{HOUR, Held, Limit, Limiter, MemoryStore};
 
 use super::places::{EVERYBODY, LIFE, POLICY, Places, in_time, patient, policy, until};
 use super::support::redis::Server;
+use super::watched::Watched;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -58,6 +61,29 @@ fn a_runtime_that_nobody_drives_holds_up_no_renewals_of_others() {
     let free = busy.block_on(places.limiter.peek(POLICY, "alice")).unwrap();
     assert_eq!(free.remaining(), 2);
     drop(idles);
+}
+
+/// Its leases are due for as long as nobody drives it.
+#[test]
+fn a_runtime_that_nobody_drives_makes_no_renewals_of_others_more_frequent() {
+    let store = Watched::new();
+    let limit = Limit::concurrency(2).lease(LIFE);
+    let limiter = patient(store.clone(), [policy(limit)]);
+    let [idle, busy] = [(); 2].map(|()| {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().unwrap()
+    });
+    let _idles = hold(&limiter, &idle, "alice");
+    let _busys = hold(&limiter, &busy, "bob");
+    busy.block_on(async {
+        for _ in 0..9 {
+            advance(LIFE / 3 + Duration::from_millis(1)).await;
+            for _ in 0..20 {
+                yield_now().await;
+            }
+        }
+    });
+    assert_eq!(store.renewed(), [1; 9]);
 }
 
 /// A runtime that drops a task the moment it is spawned.
