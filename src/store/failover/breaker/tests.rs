@@ -241,6 +241,25 @@ async fn a_part_that_fails_within_a_second_of_another_ones_answer_opens_nothing(
     assert_eq!(breaker.state(), BreakerState::Closed);
 }
 
+#[cfg(feature = "redis")]
+#[tokio::test(start_paused = true)]
+async fn a_part_that_fails_a_question_which_others_answer_is_warned_of_and_opens_nothing() {
+    let whole = StoreError::new(StoreErrorKind::Unreachable);
+    for (failure, is_of_part, state) in [
+        (whole.clone().of_part(), true, BreakerState::Closed),
+        (whole, false, BreakerState::Open),
+    ] {
+        let (breaker, _) = observed_of(true);
+        for _ in 0..5 {
+            let mut ticket = ask(&breaker).expect("it may be asked");
+            ticket.failed(Instant::now(), &failure);
+        }
+        assert_eq!(breaker.state(), state);
+        let was_warned_of = !breaker.lock().warned_of_part.try_warn();
+        assert_eq!(was_warned_of, is_of_part);
+    }
+}
+
 /// However many there are, they do not show how the store is now.
 #[tokio::test(start_paused = true)]
 async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_closed() {
@@ -253,6 +272,20 @@ async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_
     answer(&breaker, None);
     before.into_iter().for_each(|ticket| end(ticket, None));
     for failure in [FAILED, None].into_iter().cycle().take(18) {
+        answer(&breaker, failure);
+    }
+    assert_eq!(breaker.state(), BreakerState::Closed);
+    answer(&breaker, FAILED);
+    assert_eq!(breaker.state(), BreakerState::Open);
+}
+
+/// Nor are those of an earlier second, of which most were counted without the lock.
+#[tokio::test(start_paused = true)]
+async fn answers_of_an_earlier_second_do_not_outweigh_the_failures_of_this_one() {
+    let (breaker, _) = observed();
+    (0..100).for_each(|_| answer(&breaker, None));
+    pause().await;
+    for failure in [FAILED, None].into_iter().cycle().take(19) {
         answer(&breaker, failure);
     }
     assert_eq!(breaker.state(), BreakerState::Closed);
@@ -300,5 +333,29 @@ async fn an_observer_that_panics_loses_no_probe_and_keeps_no_change_from_others(
     answer(&breaker, None);
     assert_eq!(breaker.state(), Closed);
     let told = [Open, HalfOpen, Open, HalfOpen, Open, HalfOpen, Closed];
+    assert_eq!(*notes.states.lock().unwrap(), told);
+}
+
+/// Has a store with parts heard again as soon as it is told that it is left alone.
+#[derive(Default)]
+struct Recovers(OnceLock<Spread<Breaker>>);
+
+impl Observer for Recovers {
+    fn on_breaker(&self, state: BreakerState) {
+        if state == BreakerState::Open {
+            self.0.get().unwrap().recovered();
+        }
+    }
+}
+
+/// Or the others would take the store for failed until its next outage.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_an_observer_causes_is_told_after_the_one_before_it() {
+    let (first, notes) = (Arc::new(Recovers::default()), Arc::new(Notes::default()));
+    let both: [Arc<dyn Observer>; 2] = [first.clone(), notes.clone()];
+    let breaker = Spread::new(Breaker::seeded(7, true, Observers::new(both.to_vec())));
+    first.0.set(breaker.clone()).ok().unwrap();
+    (0..5).for_each(|_| answer(&breaker, FAILED));
+    let told = [BreakerState::Open, BreakerState::Closed];
     assert_eq!(*notes.states.lock().unwrap(), told);
 }
