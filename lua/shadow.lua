@@ -122,7 +122,6 @@ local function decide(first, last, all_fit)
     end
   end
   write_all(unwritten)
-  local failed = {}
   for i = first, last do
     if is_shadow(i) and is_committed(i) then
       local failure = try(i, function()
@@ -132,14 +131,14 @@ local function decide(first, last, all_fit)
           write(KEYS[i])
         end
       end)
-      if failure then
-        reply[(i - first) * 4 + 1], failed[#failed + 1] = failure, KEYS[i]
-      end
+      reply[(i - first) * 4 + 1] = failure or fits(i)
     end
   end
   -- What is not written is not taken, also with regard to questions that are judged later.
-  for _, key in ipairs(failed) do
-    packs[key] = nil
+  for i = first, last do
+    if fits(i) > 1 then
+      packs[KEYS[i]] = nil
+    end
   end
   return reply
 end
