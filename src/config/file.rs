@@ -118,16 +118,17 @@ fn policies(
     let mut names = HashSet::new();
     let mut policies = Vec::with_capacity(tables.len());
     for table in tables {
-        let policy = policy::read(table, proxies)?;
-        if let Some(name) = table.get("name") {
-            if in_code.has_policy(policy.name()) {
-                return Err(name.refuse("is that of a policy in code, give each policy its own"));
-            }
-            if !names.insert(policy.name().to_owned()) {
-                return Err(name.refuse("is used twice, give each policy its own"));
-            }
+        policies.push(policy::read(table, proxies)?);
+        let Some(name) = table.get("name") else {
+            continue;
+        };
+        let text = name.text("a string")?;
+        if in_code.has_policy(text) {
+            return Err(name.refuse("is that of a policy in code, give each policy its own"));
         }
-        policies.push(policy);
+        if !names.insert(text) {
+            return Err(name.refuse("is used twice, give each policy its own"));
+        }
     }
     Ok(policies)
 }
