@@ -69,10 +69,10 @@ async fn a_lease_outlives_answers_that_take_most_of_its_life() {
 /// The store may have taken or renewed it as soon as it was asked.
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_does_not_make_a_lease_live_longer() {
-    let fail = async |store: &Watched| store.fail(StoreErrorKind::Unreachable);
     let (store, limiter) = thousand(LIFE);
     store.answer_after(LIFE / 2);
-    let (held, ()) = tokio::join!(hold(&limiter), fail(&store));
+    let fails = async { store.fail(StoreErrorKind::Unreachable) };
+    let (held, ()) = tokio::join!(hold(&limiter), fails);
     pass(&store, LIFE * 3 / 8).await;
     assert!(!held.has_lapsed());
     pass(&store, LIFE / 4).await;
@@ -83,7 +83,7 @@ async fn a_late_answer_does_not_make_a_lease_live_longer() {
     store.answer_after(LIFE / 2);
     pass(&store, LIFE * 5 / 12).await;
     assert_eq!(store.renewed(), [1], "after a third of its life");
-    fail(&store).await;
+    store.fail(StoreErrorKind::Unreachable);
     pass(&store, LIFE * 5 / 6).await;
     assert!(!held.has_lapsed());
     pass(&store, LIFE / 6).await;

@@ -1,12 +1,15 @@
 //! Resets and credits of a subject of which permits are held.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
-use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, ask_for_a_batch, in_hand, settle};
+use super::fleet::{
+    DEADLINE, Fleet, Subject, Way, ask, ask_at_once, ask_for_a_batch, in_hand, settle,
+};
 use super::{MILLISECOND, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::limit::Limit;
@@ -27,6 +30,21 @@ fn begin<S: Store>(process: &Leased<S>, subject: &Subject, action: Action) -> Pe
         Answer::Pending(answer) => answer,
         Answer::Ready(_) => panic!("{action:?} without a trip"),
     }
+}
+
+/// Begins a change that takes this long to reach the store, unlike what is asked behind it.
+async fn begin_late(
+    process: &Leased<Arc<Way>>,
+    way: &Way,
+    subject: &Subject,
+    change: Action,
+    late: Duration,
+) -> JoinHandle<<PendingAnswer as Future>::Output> {
+    *way.there.lock().unwrap() = late;
+    let changed = tokio::spawn(begin(process, subject, change));
+    settle().await;
+    *way.there.lock().unwrap() = Duration::ZERO;
+    changed
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,10 +208,8 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
         let (process, way) = fleet.process();
         let subject = windowed();
         warm_up(&process, &subject, before).await;
-        *way.there.lock().unwrap() = 10 * MILLISECOND;
-        let changed = tokio::spawn(begin(&process, &subject, change));
-        settle().await;
-        *way.there.lock().unwrap() = Duration::ZERO;
+        let late = 10 * MILLISECOND;
+        let changed = begin_late(&process, &way, &subject, change, late).await;
         way.asked();
         ask_at_once(&process, &subject, 20).await.join_all().await;
         let in_advance = way.asked().iter().any(|action| action.takes() > 1);
@@ -221,10 +237,8 @@ async fn nothing_is_taken_in_advance_until_the_last_of_several_changes_is_done()
         let subject = windowed();
         let mut changed = Vec::new();
         for (number, change) in (1..).zip(changes) {
-            *way.there.lock().unwrap() = number * 10 * MILLISECOND;
-            changed.push(tokio::spawn(begin(&process, &subject, change)));
-            settle().await;
-            *way.there.lock().unwrap() = Duration::ZERO;
+            let late = number * 10 * MILLISECOND;
+            changed.push(begin_late(&process, &way, &subject, change, late).await);
             let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
         }
         changed.remove(0).await.unwrap().unwrap();
@@ -260,10 +274,8 @@ async fn nothing_is_taken_in_advance_of_another_limit_until_a_change_is_done() {
     for change in [RESET, CREDIT] {
         let (process, way) = Fleet::new().process();
         warm_up(&process, &changed, 500).await;
-        *way.there.lock().unwrap() = 10 * MILLISECOND;
-        let on_its_way = tokio::spawn(begin(&process, &changed, change));
-        settle().await;
-        *way.there.lock().unwrap() = Duration::ZERO;
+        let late = 10 * MILLISECOND;
+        let on_its_way = begin_late(&process, &way, &changed, change, late).await;
         way.asked();
         ask_at_once(&process, &other, 20).await.join_all().await;
         let in_advance = way.asked().iter().any(|action| action.takes() > 1);
@@ -296,10 +308,8 @@ async fn nothing_is_taken_in_advance_until_a_change_begun_without_a_lease_is_don
     let without = Subject::under(limit, None);
     for change in [RESET, CREDIT] {
         let (process, way) = Fleet::new().process();
-        *way.there.lock().unwrap() = 10 * MILLISECOND;
-        let changed = tokio::spawn(begin(&process, &without, change));
-        settle().await;
-        *way.there.lock().unwrap() = Duration::ZERO;
+        let late = 10 * MILLISECOND;
+        let changed = begin_late(&process, &way, &without, change, late).await;
         ask_at_once(&process, &leased, 20).await.join_all().await;
         assert_eq!(way.asked(), [Action::take(1); 20], "{change:?}");
         changed.await.unwrap().unwrap();
