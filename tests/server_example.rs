@@ -196,7 +196,7 @@ async fn a_policy_is_about_its_routes_alone() {
 
 #[tokio::test]
 async fn the_server_answers_with_what_it_is_told_to() {
-    let server = Running::start("store = \"memory\"\n");
+    let server = Running::start("store = \"memory\"\npolicy = []\n");
     let client = Client::new();
     for (path, status) in [
         ("/status/204", 204),
@@ -324,7 +324,7 @@ fn a_wrong_file_is_refused_with_its_line_and_field() {
 
 #[tokio::test]
 async fn a_status_that_has_no_body_comes_without_one() {
-    let server = Running::start("store = \"memory\"\n");
+    let server = Running::start("store = \"memory\"\npolicy = []\n");
     for code in [204, 205, 304] {
         let response = server.get(&Client::new(), &format!("/status/{code}")).await;
         assert_eq!(response.status(), code);
@@ -335,7 +335,7 @@ async fn a_status_that_has_no_body_comes_without_one() {
 
 #[tokio::test]
 async fn head_is_answered_as_get_is_without_the_body() {
-    let server = Running::start("store = \"memory\"\n");
+    let server = Running::start("store = \"memory\"\npolicy = []\n");
     for (path, status) in [("/status/404", 404), ("/slow/later", 400), ("/else", 200)] {
         let head = Client::new().head(format!("{}{path}", server.url));
         let head = head.send().await.unwrap();

@@ -11,7 +11,7 @@ use super::in_code::InCode;
 use super::place::line_of;
 use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
-use super::{FileError, file};
+use super::{FileError, file, regular_file};
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
 use crate::limiter::{Limiter, Rules};
@@ -55,7 +55,7 @@ impl Config {
 
     /// As [`from_file`](Self::from_file), together with the file's content.
     pub(super) fn with_bytes(path: &Path, in_code: InCode) -> Result<(Self, Vec<u8>), FileError> {
-        let bytes = std::fs::read(path);
+        let bytes = regular_file::read(path);
         let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
         Ok((Self::of_bytes(&bytes, path, in_code, None)?, bytes))
     }
@@ -87,7 +87,7 @@ impl Config {
     ///     let host = request.host()?;
     ///     Some(Key::from(host.split('.').next()?))
     /// };
-    /// let config = Config::from_toml("store = \"memory\"")?
+    /// let config = Config::from_toml("store = \"memory\"\npolicy = []")?
     ///     .policy(Policy::new("tenant", Limit::gcra(600, MINUTE)).by(tenant))?;
     /// let limiter = config.connect_lazy()?;
     /// assert_eq!(limiter.policies(), ["tenant"]);

@@ -36,6 +36,9 @@ const FIELDS: Known = &[
     "policy",
 ];
 
+/// Without it, a file of which the rest is lost, or not yet written, would switch off all limits.
+const NO_POLICY: &str = "[[policy]] for each limit, or policy = [] if there are to be none";
+
 /// `in_force` is the configuration of a running service that the new one replaces.
 pub(super) fn read(
     text: &str,
@@ -57,6 +60,8 @@ pub(super) fn read(
         rules: rules(&fields, &tables, &in_code)?,
         in_code,
     };
+    // Last: an error in what is there says more than that something is not there.
+    fields.need("policy", NO_POLICY)?;
     match in_force {
         Some(in_force) => fixed::hold(&fields, in_force, &config).map(|()| config),
         None => Ok(config),

@@ -43,7 +43,7 @@
 //! | `skip_preflights` | CORS preflights are not limited: `true`; they must [reach nothing but what answers them](crate::RateLimitLayer::skip_preflights) | `false` |
 //! | `deny` | clients that are refused with 403, see below | nobody |
 //! | `allow` | clients that are let through uncounted, see below | nobody |
-//! | `[[policy]]` | one policy, as often as needed | nothing is limited |
+//! | `[[policy]]` | one policy, as often as needed; `policy = []` if there are to be none | an error: the rest of the file may be lost |
 //!
 //! # Secrets
 //!
@@ -176,9 +176,10 @@
 //! | `headers`, `rejection` | change in all layers of the file, except in layers with their own |
 //! | `store`, `prefix`, `secret`, `timeout` | cannot change: the file is refused |
 //!
-//! A file that is refused, or gone, changes nothing: what was in force stays, and the error goes to
-//! [`ConfigFile::on_reload`], to [`WatchedConfig::last_error`] and, with the feature `tracing`, to
-//! the log. The next change is looked at as any other.
+//! A file that is refused, gone or no regular file changes nothing: what was in force stays, and the
+//! error goes to [`ConfigFile::on_reload`], to [`WatchedConfig::last_error`] and, with the feature
+//! `tracing`, to the log. The next change is looked at as any other. A file of which only the
+//! beginning is left is refused, too, if no policy is left: having none takes `policy = []`.
 //!
 //! Any change of the text is noticed, however it was made: in place, by another file that takes its
 //! place, or by a link on its path that leads elsewhere, as in a volume of Kubernetes. That takes a
@@ -222,6 +223,7 @@ mod policy;
 mod proxies;
 mod quota_lease;
 mod rate;
+mod regular_file;
 mod rejection;
 mod routes;
 mod store;

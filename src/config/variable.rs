@@ -124,8 +124,8 @@ mod tests {
     use crate::config::in_code::InCode;
     use crate::config::{Config, FileError, file};
 
-    const SECRET: &str = "store = \"memory\"\nsecret = { env = \"LIMITS_SECRET\" }\n";
-    const STORE: &str = "store = { env = \"REDIS_URL\" }\n";
+    const SECRET: &str = "store = \"memory\"\nsecret = { env = \"LIMITS_SECRET\" }\npolicy = []\n";
+    const STORE: &str = "store = { env = \"REDIS_URL\" }\npolicy = []\n";
 
     fn read(text: &str, value: Option<OsString>) -> Result<Config, FileError> {
         let environment = |name: &str| match name {

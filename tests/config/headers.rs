@@ -6,7 +6,7 @@ use tower_throttle::QuotaHeaders;
 use super::{answers, layer, read, refusal, with_field};
 
 fn file(headers: &str) -> String {
-    format!("store = \"memory\"\nheaders = {headers}\n")
+    format!("store = \"memory\"\nheaders = {headers}\npolicy = []\n")
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_word_and_a_list_of_words_choose_the_families() {
         let config = read(&file(headers));
         assert_eq!(config.headers(), chosen, "{headers}");
     }
-    let config = read("store = \"memory\"\n");
+    let config = read("store = \"memory\"\npolicy = []\n");
     assert_eq!(config.headers(), draft_11);
 }
 

@@ -27,7 +27,9 @@ async fn a_policy_in_code_is_decided_together_with_those_of_the_file() {
 #[tokio::test]
 async fn what_the_file_says_of_an_outage_holds_for_policies_in_code() {
     for (said, status) in [("allow", 200), ("deny", 503)] {
-        let text = format!("store = \"redis://127.0.0.1:1\"\non_store_failure = \"{said}\"\n");
+        let text = format!(
+            "store = \"redis://127.0.0.1:1\"\non_store_failure = \"{said}\"\npolicy = []\n"
+        );
         let config = Config::from_toml(&text).unwrap();
         let config = config.policy(in_code("more")).unwrap();
         let layer = config.layer(config.connect_lazy().unwrap());

@@ -37,6 +37,30 @@ fn a_broken_text_is_refused_in_its_line() {
     }
 }
 
+/// Such a file may be one that is still being written, or of which the rest is lost.
+#[test]
+fn a_file_without_policies_is_refused_unless_it_says_so() {
+    for head in [
+        "store = \"memory\"\n",
+        "store = \"memory\"\ndeny = [\"::1\"]\n",
+    ] {
+        let refused = refusal(head);
+        assert!(
+            refused.starts_with("line 1: policy: is missing"),
+            "{refused}"
+        );
+        assert!(refused.contains("policy = []"), "{refused}");
+        let limiter = read(&format!("{head}policy = []\n")).connect_lazy();
+        assert!(limiter.unwrap().policies().is_empty());
+    }
+    let refused = serde_json::from_str::<Config>(r#"{"store": "memory"}"#).unwrap_err();
+    assert!(
+        refused.to_string().contains("policy: is missing"),
+        "{refused}"
+    );
+    assert!(serde_json::from_str::<Config>(r#"{"store": "memory", "policy": []}"#).is_ok());
+}
+
 #[test]
 fn a_refusal_never_shows_a_password() {
     for store in [
@@ -48,7 +72,7 @@ fn a_refusal_never_shows_a_password() {
         assert!(refused.starts_with("line 1: store: "), "{refused}");
         assert!(!refused.contains("hunter2"), "{refused}");
     }
-    let config = read("store = \"redis://:hunter2@h:1\"\n");
+    let config = read("store = \"redis://:hunter2@h:1\"\npolicy = []\n");
     assert!(!format!("{config:?}").contains("hunter2"));
 }
 

@@ -108,7 +108,7 @@ fn to_trust_every_address_is_refused_in_its_line_unless_the_proxies_are_counted(
             "{refused}"
         );
         assert!(refused.contains("trusted_hops"), "{refused}");
-        assert!(Config::from_toml(&format!("{file}trusted_hops = 1\n")).is_ok());
+        assert!(Config::from_toml(&format!("{file}trusted_hops = 1\npolicy = []\n")).is_ok());
     }
 }
 
@@ -120,7 +120,7 @@ fn settings_about_proxies_are_refused_if_none_is_trusted() {
         "trusted_hops = 2",
         "trusted_hops = 2\nclient_address = \"x-forwarded-for\"",
     ] {
-        let file = format!("store = \"memory\"\n{field}\n");
+        let file = format!("store = \"memory\"\n{field}\npolicy = []\n");
         let refused = refusal(&file);
         assert!(
             refused.contains("has no effect without trusted_proxies"),

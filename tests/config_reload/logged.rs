@@ -9,7 +9,7 @@ use super::log::Log;
 #[tokio::test]
 async fn a_file_without_policies_is_warned_of_and_each_reload_tells_how_many_there_are() {
     let log = Log::listen_everywhere();
-    let file = Limits::new("store = \"memory\"\n");
+    let file = Limits::new("store = \"memory\"\npolicy = []\n");
     let path = file.path().display().to_string();
     let said = || {
         let events = log.events().into_iter();
@@ -32,7 +32,7 @@ async fn a_file_without_policies_is_warned_of_and_each_reload_tells_how_many_the
     file.replace(&limit("3/day"));
     limits.reloaded().await;
     assert_eq!(said(), [warned.clone(), reloaded("1")]);
-    file.replace("store = \"memory\"\n");
+    file.replace("store = \"memory\"\npolicy = []\n");
     limits.reloaded().await;
     assert_eq!(said()[2..], [reloaded("0"), warned]);
 }

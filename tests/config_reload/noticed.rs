@@ -4,17 +4,16 @@ use std::error::Error as _;
 use std::fs;
 use std::io;
 #[cfg(unix)]
-use std::{io::Write as _, os::unix::fs::symlink, process::Command, time::Duration};
+use std::{os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 
 #[cfg(unix)]
-use tokio::{task::spawn_blocking, time::timeout};
+use tokio::time::timeout;
 use tower_throttle::{ConfigFile, OpenError};
-#[cfg(unix)]
-use tower_throttle::{DAY, Limit, Policy, Rules};
 
 #[cfg(unix)]
 use super::file::open;
 use super::file::{Limits, limit};
+#[cfg(unix)]
 use crate::support::web::GENEROUS;
 
 #[tokio::test]
@@ -206,20 +205,6 @@ async fn a_change_right_after_the_file_was_read_is_noticed() {
 }
 
 #[tokio::test]
-async fn nothing_is_watched_once_nobody_keeps_it() {
-    let file = Limits::new(&limit("3/day"));
-    let mut limits = file.open().await;
-    let limiter = limits.config.limiter();
-    drop(limits.config);
-    // The channel closes when the thread has ended.
-    let told = tokio::time::timeout(GENEROUS, limits.outcomes.recv()).await;
-    assert_eq!(told, Ok(None));
-    file.replace(&limit("4/day"));
-    let left = limiter.peek("client", "somebody").await.unwrap();
-    assert_eq!(left.remaining(), 3);
-}
-
-#[tokio::test]
 async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
     let file = Limits::new("store = 5\n");
     let refused = ConfigFile::new(file.path()).open().await.unwrap_err();
@@ -228,7 +213,7 @@ async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
     assert!(matches!(refused, OpenError::File(_)), "{refused:?}");
 
     let port = crate::support::redis::free_port();
-    let store = format!("store = \"redis://:hunter2@127.0.0.1:{port}\"\n");
+    let store = format!("store = \"redis://:hunter2@127.0.0.1:{port}\"\npolicy = []\n");
     let file = Limits::new(&store);
     let refused = ConfigFile::new(file.path()).open().await.unwrap_err();
     assert!(matches!(refused, OpenError::Store(_)), "{refused:?}");
@@ -237,31 +222,33 @@ async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
     assert_eq!(limits.path(), file.path());
 }
 
-/// A pipe in place of the file blocks its reader until it is written.
+/// A pipe that nobody writes to, and a file without an end.
 #[cfg(unix)]
 #[tokio::test]
-async fn rules_set_after_the_watching_ends_stay_although_the_file_is_being_read() {
-    let file = Limits::new(&limit("3/day"));
+async fn what_is_no_regular_file_is_refused_and_the_next_file_is_read() {
+    let no_files = |directory: &Path| {
+        let pipe = directory.join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let endless = directory.join("endless");
+        symlink("/dev/zero", &endless).unwrap();
+        [pipe, endless]
+    };
+    let file = Limits::new(&limit("1/day"));
     let mut limits = file.open().await;
-    let limiter = limits.config.limiter();
-    let pipe = file.directory().join("pipe");
-    let made = Command::new("mkfifo").arg(&pipe).status();
-    assert!(made.unwrap().success());
-    fs::rename(pipe, file.path()).unwrap();
-    let path = file.path();
-    let opening = spawn_blocking(move || fs::File::create(path));
-    // As soon as somebody reads.
-    let mut pipe = timeout(GENEROUS, opening).await.unwrap().unwrap().unwrap();
-    drop(limits.config);
-    let mine = Policy::new("mine", Limit::gcra(1, DAY));
-    limiter.replace(Rules::new().policies([mine])).unwrap();
-    pipe.write_all(limit("5/day").as_bytes()).unwrap();
-    drop(pipe);
-    // Until nobody is left who could report a reload.
-    while timeout(GENEROUS, limits.outcomes.recv())
-        .await
-        .unwrap()
-        .is_some()
-    {}
-    assert_eq!(limiter.policies(), ["mine"]);
+    for (no_file, number) in no_files(file.directory()).into_iter().zip(2..) {
+        let opened = ConfigFile::new(&no_file).open();
+        let refused = timeout(GENEROUS, opened).await.unwrap().unwrap_err();
+        assert!(refused.source().unwrap().is::<io::Error>(), "{refused:?}");
+
+        fs::rename(&no_file, file.path()).unwrap();
+        let refused = limits.outcome().await.unwrap_err();
+        let start = format!("{}: the file cannot be read", file.path().display());
+        assert!(refused.starts_with(&start), "{refused}");
+        assert_eq!(limits.remaining("client").await, number - 1);
+
+        file.replace(&limit(&format!("{number}/day")));
+        limits.reloaded().await;
+        assert_eq!(limits.remaining("client").await, number);
+    }
 }

@@ -37,7 +37,7 @@ type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let file = tempfile::NamedTempFile::new()?;
-/// # std::fs::write(&file, "store = \"memory\"")?;
+/// # std::fs::write(&file, "store = \"memory\"\npolicy = []")?;
 /// # let path = file.path();
 /// let limits = ConfigFile::new(path)
 ///     .on_reload(|outcome| match outcome {

@@ -1,7 +1,6 @@
 //! Applies a changed file: all of it or nothing.
 
 use std::error::Error;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +10,7 @@ use arc_swap::ArcSwapOption;
 use super::shown::Shown;
 use super::{Config, FileError, Hook};
 use crate::caught::caught;
+use crate::config::regular_file;
 use crate::limiter::{Limiter, WeakLimiter};
 use crate::trace;
 
@@ -52,7 +52,7 @@ pub(super) struct Reloader {
 impl Reloader {
     /// Applies the file if its content has changed.
     pub(super) fn look(&mut self) {
-        let outcome = match fs::read(&self.path) {
+        let outcome = match regular_file::read(&self.path) {
             Ok(bytes) if self.seen.as_ref() == Ok(&bytes) => return,
             Ok(bytes) => {
                 let Some(outcome) = self.take(&bytes) else {

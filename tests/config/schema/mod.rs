@@ -224,7 +224,7 @@ fn every_way_to_name_a_store_is_allowed() {
         "valkey-sentinel://h/m",
         "valkey+unix:///s",
     ] {
-        let text = format!("store = \"{store}\"\n");
+        let text = format!("store = \"{store}\"\npolicy = []\n");
         assert!(allows(&text), "{store}");
         let is_tls = store.contains("s://");
         assert!(text.parse::<Config>().is_ok() || (is_tls && cfg!(not(feature = "redis-tls"))));
@@ -254,9 +254,13 @@ fn files_of_the_wrong_structure_are_refused_by_schema_and_reader() {
         "store = \"memory\"\ndeny = \"10.0.0.1\"",
         "store = \"memory\"\ndeny = [\"localhost\"]",
         "store = \"memory\"\nallow = [{ key = \"peer\", values = [\"::1\"] }]",
+        "store = \"memory\"\n[[policies]]\nname = \"client\"",
+    ];
+    let files = files.map(|file| format!("policy = []\n{file}"));
+    let policies_alone = [
+        "store = \"memory\"",
         "store = \"memory\"\npolicy = 5",
         "store = \"memory\"\n[policy]\nname = \"client\"",
-        "store = \"memory\"\n[[policies]]\nname = \"client\"",
     ];
     let policies = [
         "name = \"\"",
@@ -305,8 +309,9 @@ fn files_of_the_wrong_structure_are_refused_by_schema_and_reader() {
         "burts = 20",
     ];
     let policies = policies.map(with_field);
-    for text in files.into_iter().chain(policies.iter().map(String::as_str)) {
-        assert!(!allows(text), "{text}");
-        assert!(Config::from_toml(text).is_err(), "{text}");
+    let others = policies_alone.map(str::to_owned);
+    for text in files.into_iter().chain(policies).chain(others) {
+        assert!(!allows(&text), "{text}");
+        assert!(Config::from_toml(&text).is_err(), "{text}");
     }
 }

@@ -49,8 +49,9 @@ pub(super) struct File {
     /// Clients that are let through uncounted: by address past all policies, by key past those with
     /// this key.
     allow: Option<Vec<Client>>,
-    /// The policies. All that apply to a request are decided together, all or nothing.
-    policy: Option<Vec<Policy>>,
+    /// The policies. All that apply to a request are decided together, all or nothing. [] if there
+    /// are to be none.
+    policy: Vec<Policy>,
 }
 
 /// A named limit for a key, on certain requests.
