@@ -1,11 +1,11 @@
 //! What can change while a limiter is in use: its rules, the modes of its policies, its lists, and
 //! whether it limits at all. Also the state of its store.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 
-use super::rules::{ReadyRules, Rules};
-use super::{Limiter, Shared};
+use super::Limiter;
+use super::rules::Rules;
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
@@ -30,11 +30,7 @@ impl Limiter {
     ///
     /// Names the policy and the field that make no sense; the old rules then stay in force.
     pub fn replace(&self, rules: Rules) -> Result<(), ConfigError> {
-        let rules = rules.ready()?;
-        let _one_at_a_time = self.0.lock_rules();
-        rules.succeed(&self.0.rules.load());
-        self.0.rules.store(Arc::new(rules));
-        Ok(())
+        self.0.rules.replace(rules)
     }
 
     /// The names of the policies in force, in their order.
@@ -59,21 +55,19 @@ impl Limiter {
     ///
     /// When there is no policy of this name.
     pub fn set_mode(&self, policy: &str, mode: Mode) -> Result<(), CheckError> {
-        let _one_at_a_time = self.0.lock_rules();
-        self.0.rules.load().named(policy)?.set_mode(mode);
-        Ok(())
+        self.0.rules.set_mode(policy, mode)
     }
 
     /// Replaces the clients that are refused; see [`Rules::deny`].
     pub fn set_denied(&self, clients: AccessList) {
         let clients = Arc::new(clients);
-        self.0.change_rules(|rules| rules.denied = clients);
+        self.0.rules.change(|rules| rules.denied = clients);
     }
 
     /// Replaces the clients that are let through uncounted; see [`Rules::allow`].
     pub fn set_allowed(&self, clients: AccessList) {
         let clients = Arc::new(clients);
-        self.0.change_rules(|rules| rules.allowed = clients);
+        self.0.rules.change(|rules| rules.allowed = clients);
     }
 
     /// The kill switch: every request passes uncounted, and the store is not asked, until limiting
@@ -101,21 +95,5 @@ impl Limiter {
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.0.is_off.load(Ordering::Relaxed)
-    }
-}
-
-impl Shared {
-    /// Held while rules change, so that concurrent changes do not overwrite each other.
-    fn lock_rules(&self) -> MutexGuard<'_, ()> {
-        // Nothing under the lock can be half done.
-        let lock = self.changing_rules.lock();
-        lock.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change_rules(&self, change: impl FnOnce(&mut ReadyRules)) {
-        let _one_at_a_time = self.lock_rules();
-        let mut rules = ReadyRules::clone(&self.rules.load());
-        change(&mut rules);
-        self.rules.store(Arc::new(rules));
     }
 }

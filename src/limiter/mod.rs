@@ -1,10 +1,13 @@
 //! `Limiter`: policies over a store, usable without HTTP.
 
+#[cfg(feature = "config")]
+use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
+#[cfg(feature = "config")]
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
-use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use self::leases::Leases;
@@ -25,6 +28,7 @@ mod control;
 mod delay;
 mod ending;
 mod held;
+mod in_force;
 mod judge;
 mod judged;
 mod leases;
@@ -43,14 +47,13 @@ mod taken;
 mod under_way;
 mod waiting;
 mod warned;
-#[cfg(feature = "config")]
-mod weak;
 
 #[cfg(feature = "config")]
 pub(crate) use self::builder::DEFAULT_TIMEOUT;
 pub use self::builder::LimiterBuilder;
 pub(crate) use self::delay::Delay;
 pub use self::held::Held;
+pub(crate) use self::in_force::RulesInForce;
 pub(crate) use self::judge::{Judging, PendingVerdict};
 pub(crate) use self::judged::Judged;
 pub(crate) use self::refusal::{Refusal, Unjudged};
@@ -58,8 +61,6 @@ pub use self::rules::Rules;
 pub use self::summary::PolicySummary;
 pub(crate) use self::taken::TakenByRequest;
 pub(crate) use self::waiting::Waitable;
-#[cfg(feature = "config")]
-pub(crate) use self::weak::WeakLimiter;
 
 /// Policies over a store. Clones share everything.
 ///
@@ -101,9 +102,7 @@ struct Shared {
     store: Failover,
     /// Gives back the permits that are held in advance.
     give_back_batches: Box<dyn Fn() + Send + Sync>,
-    /// The rules in force. A request is judged by the rules it finds, to its end.
-    rules: ArcSwap<ReadyRules>,
-    changing_rules: Mutex<()>,
+    rules: Arc<RulesInForce>,
     is_off: AtomicBool,
     /// Wakes the callers that are delayed.
     turned_off: Notify,
@@ -112,6 +111,9 @@ struct Shared {
     leases: Leases,
     under_way: UnderWay,
     warned: Warned,
+    /// Dropped together with the limiter: what keeps it to a file.
+    #[cfg(feature = "config")]
+    keeper: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Limiter {
@@ -130,6 +132,19 @@ impl Limiter {
     /// Builds a limiter with other settings than the defaults of [`new`](Self::new).
     pub fn builder<S: Store>(store: S) -> LimiterBuilder<S> {
         LimiterBuilder::over(store)
+    }
+
+    /// The rules in force, for who replaces them without keeping the limiter alive.
+    #[cfg(feature = "config")]
+    pub(crate) fn rules_in_force(&self) -> Arc<RulesInForce> {
+        Arc::clone(&self.0.rules)
+    }
+
+    /// Keeps this for as long as there is a clone of the limiter. Once.
+    #[cfg(feature = "config")]
+    pub(crate) fn keep(&self, keeper: impl Send + Sync + 'static) {
+        let kept = self.0.keeper.set(Box::new(keeper));
+        debug_assert!(kept.is_ok(), "a limiter has one file");
     }
 
     fn named(&self, name: &str) -> Result<Arc<ReadyPolicy>, CheckError> {

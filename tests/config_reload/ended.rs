@@ -1,10 +1,60 @@
-//! What becomes of a limiter when nobody watches its file any more.
+//! How long a file is watched, and what becomes of a limiter afterwards.
 
-use tower_throttle::{DAY, Key, Limit, Limiter, Policy};
+use std::any::Any;
 
-use super::file::Limits;
+use reqwest::Client;
+use tower::Layer as _;
+use tower_throttle::{ConfigFile, DAY, Key, Limit, Limiter, Operator, Policy, ThrottleLayer};
+
+use super::file::{Limits, Watched, limit, serve};
 use crate::support::redis::Server;
 use crate::support::until::until;
+use crate::support::web::GENEROUS;
+
+/// As a user writes it who needs nothing but the layer.
+#[tokio::test]
+async fn a_file_is_read_again_if_only_a_layer_was_made_of_it() {
+    let file = Limits::new(&limit("1/day"));
+    let opened = ConfigFile::new(file.path()).open().await;
+    let url = serve(opened.unwrap().layer()).await;
+    let status = async || Client::new().get(&url).send().await.unwrap().status();
+    assert_eq!(status().await, 200);
+    assert_eq!(status().await, 429);
+    file.replace(&limit("1000/day"));
+    until("it is reloaded", async || status().await == 200).await;
+}
+
+#[tokio::test]
+async fn a_file_is_watched_until_the_last_user_of_its_limiter_is_gone() {
+    type User = Box<dyn Any + Send>;
+    let users: [fn(&Watched) -> User; 5] = [
+        |limits| Box::new(limits.config.limiter()),
+        |limits| Box::new(limits.config.layer()),
+        |limits| Box::new(limits.config.layer().layer(())),
+        |limits| Box::new(Operator::new().router(limits.config.limiter())),
+        |limits| {
+            let layer = ThrottleLayer::new(limits.config.limiter(), "client");
+            Box::new(layer.unwrap())
+        },
+    ];
+    for (which, user) in users.into_iter().enumerate() {
+        // One that can be waited for.
+        let queue = |number| limit(&format!("{number}/day")).replace("fixed-window", "gcra");
+        let file = Limits::new(&queue(1));
+        let mut limits = file.open().await;
+        let user = user(&limits);
+        drop(limits.config);
+        for number in 2..4 {
+            file.replace(&queue(number));
+            let told = tokio::time::timeout(GENEROUS, limits.outcomes.recv()).await;
+            assert_eq!(told, Ok(Some(Ok(()))), "user {which}");
+        }
+        drop(user);
+        // The channel closes when the thread has ended.
+        let told = tokio::time::timeout(GENEROUS, limits.outcomes.recv()).await;
+        assert_eq!(told, Ok(None), "user {which}");
+    }
+}
 
 /// The thread that watches the file has no runtime on which anything could be given back.
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use self::changes::Watching;
-use self::reload::{Reloader, StillInEffect};
+use self::reload::Reloader;
 use self::shown::Shown;
 use super::in_code::InCode;
 use super::{Config, FileError};
@@ -90,7 +90,8 @@ impl ConfigFile {
     }
 
     /// Calls this after each reload, and when the file has changed and is refused: then the limits
-    /// that were in force stay in force. Once for each change, on a thread of its own.
+    /// that were in force stay in force. Once for each change, on a thread of its own, which lives as
+    /// long as the limiter: a closure that keeps a clone of that keeps both for ever.
     pub fn on_reload<F>(mut self, told: F) -> Self
     where
         F: Fn(Result<(), &FileError>) + Send + Sync + 'static,
@@ -133,26 +134,24 @@ impl ConfigFile {
         limiter: Limiter,
     ) -> Result<WatchedConfig, OpenError> {
         let shown = Shown::new(&config);
-        let (error, still_in_effect) = (Arc::new(ArcSwapOption::empty()), StillInEffect::new());
+        let error = Arc::new(ArcSwapOption::empty());
         let mut reloader = Reloader {
             path: self.path.clone(),
-            still_in_effect: still_in_effect.clone(),
             seen: Ok(bytes),
             in_force: config,
-            limiter: limiter.downgrade(),
+            rules: limiter.rules_in_force(),
             shown: shown.clone(),
             on_reload: self.on_reload,
             error: Arc::clone(&error),
         };
         reloader.warn_if_unlimited();
         let watching = Watching::start(&self.path, move || reloader.look());
+        limiter.keep(watching.map_err(OpenError::Thread)?);
         Ok(WatchedConfig {
             path: self.path,
             limiter,
             shown,
             error,
-            still_in_effect,
-            _watching: watching.map_err(OpenError::Thread)?,
         })
     }
 }
@@ -163,16 +162,17 @@ impl fmt::Debug for ConfigFile {
     }
 }
 
-/// A limiter that is held to what its file says, for as long as this is kept; made by
-/// [`ConfigFile::open`]. Dropping it ends the watching: the limits stay as they are then.
-#[must_use = "the file is watched for as long as this is kept"]
+/// A limiter that is held to what its file says; made by [`ConfigFile::open`].
+///
+/// The file is watched for as long as the limiter is used: by this, by a [layer](Self::layer), or by
+/// any other clone of the [limiter](Self::limiter). The watching ends with the last of them. So this
+/// can be dropped once the layer is made.
+#[must_use = "its layer or its limiter limits requests"]
 pub struct WatchedConfig {
     path: PathBuf,
     limiter: Limiter,
     shown: Shown,
     error: Arc<ArcSwapOption<FileError>>,
-    still_in_effect: StillInEffect,
-    _watching: Watching,
 }
 
 impl WatchedConfig {
@@ -195,13 +195,6 @@ impl WatchedConfig {
     /// Why the file as it is now is not in force; `None` when it is.
     pub fn last_error(&self) -> Option<Arc<FileError>> {
         self.error.load_full()
-    }
-}
-
-impl Drop for WatchedConfig {
-    fn drop(&mut self) {
-        // A reload may be running.
-        self.still_in_effect.end();
     }
 }
 

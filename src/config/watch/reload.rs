@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 
@@ -11,39 +11,18 @@ use super::shown::Shown;
 use super::{Config, FileError, Hook};
 use crate::caught::caught;
 use crate::config::regular_file;
-use crate::limiter::{Limiter, WeakLimiter};
+use crate::limiter::RulesInForce;
 use crate::trace;
-
-/// Whether the file still has effect. Locked while its limits are put in force, so that nothing is
-/// applied after watching has ended. Clones refer to the same file.
-#[derive(Clone)]
-pub(super) struct StillInEffect(Arc<Mutex<bool>>);
-
-impl StillInEffect {
-    pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(true)))
-    }
-
-    pub(super) fn end(&self) {
-        *self.lock() = false;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        // Nothing under the lock can be half done.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// Keeps a limiter to what its file says.
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
-    pub(super) still_in_effect: StillInEffect,
     /// The file's content when it was last read, or why it could not be read.
     pub(super) seen: Result<Vec<u8>, io::ErrorKind>,
     pub(super) in_force: Config,
-    /// Not kept alive: the permits that a limiter holds in advance are given back on the runtime on
-    /// which the last clone is dropped, and this thread has none.
-    pub(super) limiter: WeakLimiter,
+    /// Not the limiter: it ends the watching when its last clone is dropped, and gives back then what
+    /// it holds in advance, on the runtime where that happens. This thread has none.
+    pub(super) rules: Arc<RulesInForce>,
     pub(super) shown: Shown,
     pub(super) on_reload: Option<Hook>,
     pub(super) error: Arc<ArcSwapOption<FileError>>,
@@ -55,9 +34,7 @@ impl Reloader {
         let outcome = match regular_file::read(&self.path) {
             Ok(bytes) if self.seen.as_ref() == Ok(&bytes) => return,
             Ok(bytes) => {
-                let Some(outcome) = self.take(&bytes) else {
-                    return;
-                };
+                let outcome = self.take(&bytes);
                 self.seen = Ok(bytes);
                 outcome
             }
@@ -70,29 +47,18 @@ impl Reloader {
         self.tell(outcome);
     }
 
-    /// `None` if the file no longer has effect.
-    fn take(&mut self, bytes: &[u8]) -> Option<Result<(), FileError>> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let (in_force, in_code) = (&self.in_force, self.in_force.in_code.clone());
-        let config = Config::of_bytes(bytes, &self.path, in_code, Some(in_force));
-        let still_in_effect = self.still_in_effect.clone();
-        let is_in_effect = still_in_effect.lock();
-        if !*is_in_effect {
-            return None;
-        }
-        // Whoever watches the file keeps a clone while this is locked.
-        let limiter = self.limiter.upgrade()?;
-        Some(config.and_then(|config| self.put_in_force(&limiter, config)))
-    }
-
-    fn put_in_force(&mut self, limiter: &Limiter, config: Config) -> Result<(), FileError> {
-        let rules = limiter.replace(config.rules.clone());
-        rules.map_err(|error| FileError::without_place(error).in_file(&self.path))?;
+        let config = Config::of_bytes(bytes, &self.path, in_code, Some(in_force))?;
+        let replaced = self.rules.replace(config.rules.clone());
+        replaced.map_err(|error| FileError::without_place(error).in_file(&self.path))?;
         self.shown.show(&config);
         self.in_force = config;
         Ok(())
     }
 
-    /// Having no policies may be intended, but looks just like a file of which a part is lost.
+    /// The file says that this is intended, but whoever looks for a limit that does not work has to
+    /// know.
     pub(super) fn warn_if_unlimited(&self) {
         if self.in_force.rules.count_policies() == 0 {
             let file = self.path.display();

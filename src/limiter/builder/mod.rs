@@ -1,18 +1,19 @@
 //! `LimiterBuilder`: the store, the policies, and the settings that all of them share.
 
 use std::fmt;
+use std::sync::Arc;
+#[cfg(feature = "config")]
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::sync::Notify;
 
 use super::leases::Leases;
 use super::rules::Rules;
 use super::subjects::Subjects;
 use super::warned::Warned;
-use super::{Limiter, Shared};
+use super::{Limiter, RulesInForce, Shared};
 use crate::access::AccessList;
 use crate::error::ConfigError;
 use crate::key::Secret;
@@ -163,8 +164,7 @@ impl<S: Store> LimiterBuilder<S> {
         let leased = Arc::new(Leased::new(self.store, self.timeout, under_way.clone()));
         let store = Failover::new(Arc::clone(&leased) as _, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
-            rules: ArcSwap::from_pointee(self.rules.ready()?),
-            changing_rules: Mutex::new(()),
+            rules: Arc::new(RulesInForce::new(self.rules)?),
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
             store,
@@ -174,6 +174,8 @@ impl<S: Store> LimiterBuilder<S> {
             leases: Leases::default(),
             under_way,
             warned: Warned::default(),
+            #[cfg(feature = "config")]
+            keeper: OnceLock::new(),
         })))
     }
 }
