@@ -47,7 +47,6 @@ async fn main() -> ExitCode {
 
 async fn serve() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::read(env::args_os().skip(1))?;
-    // Kept until the end, since dropping it ends the watch on the file.
     let limits = ConfigFile::new(arguments.config)
         .on_reload(tell)
         .open()

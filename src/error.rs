@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::labels::labels;
+use crate::one_line::OneLine;
 
 /// A configuration that makes no sense. Tells the bad input and what would be right.
 ///
@@ -136,7 +137,7 @@ impl fmt::Display for ConfigError {
                 field,
                 given,
                 expected,
-            } => write!(f, "{field}: got {given}, expected {expected}"),
+            } => write!(f, "{field}: got {}, expected {expected}", OneLine(given)),
             Self::NotForThisAlgorithm { field, belongs_to } => {
                 write!(f, "{field}: is an option of {belongs_to}")
             }
@@ -144,7 +145,7 @@ impl fmt::Display for ConfigError {
                 field,
                 given,
                 reason,
-            } => write!(f, "{field}: got {given:?}: {reason}"),
+            } => write!(f, "{field}: got {given:?}: {}", OneLine(reason)),
             Self::DuplicatePolicy { name } => write!(
                 f,
                 "policy {name:?}: the name is used twice, give each policy its own"
@@ -221,8 +222,8 @@ struct OfServer {
 impl fmt::Display for OfServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.error {
-            Some(error) => write!(f, "{}: {error}", self.address),
-            None => f.write_str(&self.address),
+            Some(error) => write!(f, "{}: {}", OneLine(&self.address), OneLine(error)),
+            None => OneLine(&self.address).fmt(f),
         }
     }
 }
@@ -337,13 +338,13 @@ impl StoreError {
         self.kind
     }
 
-    /// All its sources, in one text.
+    /// All its sources, in one text on one line.
     pub(crate) fn causes(&self) -> Option<String> {
         let mut causes: Option<String> = None;
         let mut beneath = self.source();
         while let Some(cause) = beneath {
             // Some errors repeat the text of their causes.
-            let said = cause.to_string();
+            let said = OneLine(cause).to_string();
             causes = match causes {
                 None => Some(said),
                 Some(causes) if causes.contains(&said) => Some(causes),
@@ -404,5 +405,33 @@ impl fmt::Display for StoreError {
 impl Error for StoreError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever wrote it, it is one line, on which all of it can be seen.
+    #[test]
+    fn what_others_said_is_shown_on_one_line() {
+        let said = "x\r\nERROR forged\u{1b}[2K\u{202e}";
+        let malformed = ConfigError::malformed("field", said, said);
+        let store = StoreError::with_source(StoreErrorKind::Unreachable, said);
+        #[cfg(feature = "redis")]
+        let store = store.of_server(said);
+        for shown in [
+            malformed.to_string(),
+            malformed.in_policy(said).to_string(),
+            ConfigError::out_of_range("field", said, "another").to_string(),
+            ConfigError::DuplicatePolicy { name: said.into() }.to_string(),
+            CheckError::UnknownPolicy { name: said.into() }.to_string(),
+            CheckError::CannotWait { name: said.into() }.to_string(),
+            store.causes().unwrap(),
+        ] {
+            assert!(shown.contains("ERROR forged"), "{shown}");
+            let is_seen = |c: char| !c.is_control() && c != '\u{202e}';
+            assert!(shown.chars().all(is_seen), "{shown:?}");
+        }
     }
 }

@@ -199,6 +199,7 @@ mod key;
 mod labels;
 mod limit;
 mod mode;
+mod one_line;
 mod per_thread;
 mod random;
 mod ranges;

@@ -5,6 +5,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::one_line::OneLine;
+
 /// A configuration that cannot be read, or that makes no sense.
 ///
 /// Its text names the file, the line, the policy, the field and what would be right:
@@ -73,14 +75,14 @@ impl FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
-            write!(f, "{}: ", path.display())?;
+            write!(f, "{}: ", OneLine(path.display()))?;
         }
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;
         }
         match &self.problem {
             Problem::Unreadable(_) => f.write_str("the file cannot be read"),
-            Problem::Wrong(problem) => f.write_str(problem),
+            Problem::Wrong(problem) => OneLine(problem).fmt(f),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Reads a TOML table field by field, so that every error can name the line, the policy, the field
 //! and what would be right. A derived `Deserialize` knows only the line.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use toml::Spanned;
@@ -18,6 +19,15 @@ pub(super) struct Fields<'t> {
     place: Place<'t>,
     table: &'t DeTable<'t>,
     known: Known,
+}
+
+/// The name of a field as a file has to write it: in quotation marks unless it is a plain word.
+pub(super) fn as_written(name: &str) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    match !name.is_empty() && name.bytes().all(is_plain) {
+        true => name.into(),
+        false => format!("{name:?}").into(),
+    }
 }
 
 /// An error about a text that is not TOML. Names the field of the line if that is a known one.
@@ -100,13 +110,14 @@ impl<'t> Fields<'t> {
             });
         };
         let (place, name) = (place.at(unknown.span()), unknown.get_ref().as_ref());
+        let shown = as_written(name);
         if of_file.contains(&name) {
             let problem = "is a field of the whole file, write it above the first [[policy]]";
-            return Err(place.refuse_field(name, problem));
+            return Err(place.refuse_field(&shown, problem));
         }
         let names = known.join(", ");
         let problem = format!("is not a field here, expected one of {names}");
-        Err(place.refuse_field(name, problem))
+        Err(place.refuse_field(&shown, problem))
     }
 
     pub(super) fn get(&self, name: &'static str) -> Option<Field<'t>> {

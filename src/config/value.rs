@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::fields::as_written;
+
 /// A value of any format.
 pub(super) enum Value {
     /// A field that is left out; generated settings write null for that.
@@ -24,7 +26,7 @@ impl Table {
         let mut table = toml::Table::new();
         for (name, value) in self.0 {
             if table.contains_key(&name) {
-                return Err(format!("{name}: is given twice"));
+                return Err(format!("{}: is given twice", as_written(&name)));
             }
             if let Some(value) = value.into_toml(&name)? {
                 table.insert(name, value);
@@ -52,7 +54,9 @@ impl Value {
             Self::Plain(value) => value,
             Self::Table(table) => {
                 let table = table.into_toml();
-                toml::Value::Table(table.map_err(|problem| format!("{field}.{problem}"))?)
+                toml::Value::Table(
+                    table.map_err(|problem| format!("{}.{problem}", as_written(field)))?,
+                )
             }
             Self::List(items) => {
                 let items = items.into_iter().enumerate();
@@ -66,11 +70,15 @@ impl Value {
         if let Self::Table(table) = self {
             let called = table.called(index);
             let table = table.into_toml();
-            let table = table.map_err(|problem| format!("{field} {called}: {problem}"))?;
+            let table =
+                table.map_err(|problem| format!("{} {called}: {problem}", as_written(field)))?;
             return Ok(toml::Value::Table(table));
         }
         // Whoever reads a list knows neither what was meant nor that there was more.
-        let missing = || format!("{field}: null cannot be an item of a list, leave it out");
+        let missing = || {
+            let field = as_written(field);
+            format!("{field}: null cannot be an item of a list, leave it out")
+        };
         self.into_toml(field)?.ok_or_else(missing)
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use http::Method;
 
 use crate::error::ConfigError;
+use crate::one_line::OneLine;
 use crate::request::{RequestHead, RequestMatcher};
 
 /// The requests of a method and a path, in the syntax of axum's router: `/users/{id}` takes one
@@ -343,8 +344,8 @@ impl Eq for Route {}
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.method {
-            Some(method) => write!(f, "{method} {}", self.pattern),
-            None => f.write_str(&self.pattern),
+            Some(method) => write!(f, "{method} {}", OneLine(&self.pattern)),
+            None => OneLine(&self.pattern).fmt(f),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::observe::{DecisionEvent, DecisionResult, Observer, RefusalEvent};
+use crate::one_line::OneLine;
 use crate::policy::ReadyPolicy;
 use crate::trace;
 
@@ -66,13 +67,13 @@ fn warn_of_refusal(event: &RefusalEvent<'_>, explanation: &str) {
         Mode::Shadow => trace::warn!(
             policy = policy,
             reason = %reason,
-            explanation = %explanation,
+            explanation = %OneLine(explanation),
             "would have been refused without asking"
         ),
         _ => trace::warn!(
             policy = policy,
             reason = %reason,
-            explanation = %explanation,
+            explanation = %OneLine(explanation),
             "refused without asking"
         ),
     }

@@ -11,6 +11,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::limit::Limit;
+use crate::one_line::OneLine;
 
 mod deadline;
 mod dynamic;
@@ -205,7 +206,7 @@ impl fmt::Display for KeyError {
         match self {
             Self::Missing => f.write_str("the request does not identify its sender"),
             Self::Malformed => f.write_str("the sender of the request cannot be read"),
-            Self::Misconfigured(text) => f.write_str(text),
+            Self::Misconfigured(text) => OneLine(text).fmt(f),
         }
     }
 }
@@ -328,7 +329,7 @@ impl CostError {
 
 impl fmt::Display for CostError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        OneLine(&self.0).fmt(f)
     }
 }
 

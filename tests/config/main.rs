@@ -16,6 +16,7 @@ mod algorithms;
 mod fields;
 mod formats;
 mod headers;
+mod hostile;
 mod in_code;
 mod policies;
 mod quantities;

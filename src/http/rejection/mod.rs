@@ -12,6 +12,7 @@ use super::headers::{counts_in_time, retry_after_secs};
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::limiter::{Judged, Refusal, Unjudged};
+use crate::one_line::OneLine;
 use crate::request::RequestHead;
 
 mod by_hand;
@@ -330,7 +331,8 @@ impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.sentence(|part| match part {
             Part::Name(name) => fmt::Debug::fmt(name, f),
-            Part::Plain(text) | Part::Text(text) => f.write_str(text),
+            Part::Plain(text) => f.write_str(text),
+            Part::Text(text) => OneLine(text).fmt(f),
         })
     }
 }

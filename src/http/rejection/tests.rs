@@ -188,7 +188,7 @@ fn plain_text_is_one_line() {
     let response = answered(rejection(RejectionKind::NeverFits, None), &PlainText);
     assert_eq!(
         response.body(),
-        "policies \"client\", \"a \\\"b\\\" \\\\c\": too\tmuch\n"
+        "policies \"client\", \"a \\\"b\\\" \\\\c\": too\\tmuch\n"
     );
 }
 

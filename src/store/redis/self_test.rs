@@ -7,6 +7,7 @@ use redis::{Cmd, Value};
 use super::keys::Prefix;
 use super::script::{Script, Scripted};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::one_line::OneLine;
 
 pub(super) const TEXT: &str = include_str!("../../../lua/self_test.lua");
 
@@ -32,7 +33,7 @@ impl SelfTest {
     /// Names the commands that are denied.
     pub(super) fn read(reply: &Value) -> Result<(), StoreError> {
         let denied: Vec<String> = redis::from_redis_value_ref(reply)
-            .map_err(|error| StoreError::with_source(StoreErrorKind::BadReply, error))?;
+            .map_err(|error| StoreError::with_source(StoreErrorKind::BadReply, OneLine(error)))?;
         if denied.is_empty() {
             return Ok(());
         }
@@ -42,8 +43,8 @@ impl SelfTest {
             format!(
                 "the server's user may not call {}: grant it {} and the other rights that the \
                  documentation of RedisStore lists",
-                denied.join(", "),
-                rights.join(" ")
+                OneLine(denied.join(", ")),
+                OneLine(rights.join(" "))
             ),
         ))
     }

@@ -94,6 +94,14 @@ fn names_of(properties: &Value) -> BTreeSet<String> {
     properties.keys().cloned().collect()
 }
 
+pub(super) fn fields_of_file() -> BTreeSet<String> {
+    expected_one_of(&refusal("x = 1\n"))
+}
+
+pub(super) fn fields_of_policy() -> BTreeSet<String> {
+    expected_one_of(&refusal(&with_field("x = 1")))
+}
+
 #[test]
 fn the_schema_has_the_fields_that_are_read_and_no_others() {
     let in_list = |list: &str| refusal(&format!("store = \"memory\"\ndeny = [{list}]\n"));

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::sentinel::Masters;
 use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::one_line::OneLine;
 use crate::random::random;
 use crate::store::redis::error::{of_connecting, of_silence};
 use crate::store::redis::in_flight::InFlight;
@@ -166,7 +167,7 @@ pub(super) fn of_pool(error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => of_connecting(error),
         error @ PoolError::Timeout(TimeoutType::Create) => of_silence(error),
-        error => StoreError::with_source(StoreErrorKind::Unreachable, error),
+        error => StoreError::with_source(StoreErrorKind::Unreachable, OneLine(error)),
     }
 }
 

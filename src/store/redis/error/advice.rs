@@ -7,6 +7,7 @@ use redis::{ErrorKind, RedisError};
 
 use super::{is_about_certificates, said_of_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::one_line::OneLine;
 
 /// Advice on answers of servers; the first match counts.
 const ADVICE: [(&str, &str); 20] = [
@@ -139,7 +140,7 @@ const FOREIGN: &str = "what answers does not speak the protocol of Redis: check 
 #[derive(Debug)]
 struct Advised<E> {
     advice: &'static str,
-    error: E,
+    error: OneLine<E>,
 }
 
 impl<E: fmt::Display> fmt::Display for Advised<E> {
@@ -159,6 +160,7 @@ pub(super) fn given(
     advice: &'static str,
     error: impl Error + Send + Sync + 'static,
 ) -> StoreError {
+    let error = OneLine(error);
     StoreError::with_source(kind, Advised { advice, error })
 }
 

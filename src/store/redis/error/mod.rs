@@ -5,6 +5,7 @@ use std::error::Error;
 use redis::{ErrorKind, RedisError};
 
 use crate::error::{StoreError, StoreErrorKind};
+use crate::one_line::OneLine;
 
 mod advice;
 
@@ -101,7 +102,7 @@ fn advised(kind: StoreErrorKind, error: RedisError) -> StoreError {
     let error = without_arguments(error);
     match advice::for_answer(&error) {
         Some(advice) => advice::given(kind, advice, error),
-        None => StoreError::with_source(kind, error),
+        None => StoreError::with_source(kind, OneLine(error)),
     }
 }
 
@@ -350,6 +351,26 @@ mod tests {
                 let told = format!("{error:?} {}", error.source().unwrap());
                 assert!(told.contains(&line[4..25]), "{told}");
                 assert!(!told.contains("hunter2"), "{told}");
+            }
+        }
+    }
+
+    /// Reports of an error print the texts of all its sources, one after the other.
+    #[test]
+    fn an_answer_cannot_forge_a_line_in_any_of_the_texts_of_its_error() {
+        for line in [
+            "ERR x\u{1b}[2K\u{85}ERROR",
+            "NOAUTH x\tERROR",
+            "\u{1b}]0;ERROR\u{7}",
+        ] {
+            for of in [of_question, of_connecting, of_sentinel, of_lost_connection] {
+                let error = of(answered(line));
+                let mut cause = error.source();
+                while let Some(text) = cause.map(ToString::to_string) {
+                    assert!(text.contains("ERROR"), "{text:?}");
+                    assert!(!text.contains(char::is_control), "{text:?}");
+                    cause = cause.and_then(Error::source);
+                }
             }
         }
     }
