@@ -6,16 +6,17 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::counters::Counters;
+use super::origin::AllowedHosts;
 use super::problem::Problem;
 use super::report::{self, Quota};
 use super::{page, subject};
@@ -36,7 +37,7 @@ pub(super) struct Api {
     pub(super) top: Option<TopDenied>,
 }
 
-pub(super) fn router(api: Api) -> Router {
+pub(super) fn router(api: Api, hosts: AllowedHosts) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/state", get(state))
@@ -57,7 +58,7 @@ pub(super) fn router(api: Api) -> Router {
             )
         })
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
-        .layer(from_fn(guard))
+        .layer(from_fn_with_state(hosts, guard))
         .with_state(api)
 }
 
@@ -65,9 +66,9 @@ pub(super) fn router(api: Api) -> Router {
 ///
 /// A form of another site cannot send `application/json`, and a script can only after a preflight,
 /// which nobody here answers. Should a layer of the application answer it, browsers still say whose
-/// page it was, over TLS or to the local machine; elsewhere they do not say it.
-async fn guard(request: Request, next: Next) -> Response {
-    let mut response = match refusal(request.method(), request.headers()) {
+/// page it was: by `Origin` in every `POST`, and by `Sec-Fetch-Site` over TLS or to the local machine.
+async fn guard(State(hosts): State<AllowedHosts>, request: Request, next: Next) -> Response {
+    let mut response = match refusal(&hosts, &request) {
         Some(problem) => problem.into_response(),
         None => next.run(request).await,
     };
@@ -77,10 +78,17 @@ async fn guard(request: Request, next: Next) -> Response {
     response
 }
 
-fn refusal(method: &Method, headers: &HeaderMap) -> Option<Problem> {
-    if *method != Method::POST {
+fn refusal(hosts: &AllowedHosts, request: &Request) -> Option<Problem> {
+    if let Some(problem) = hosts.refuse_host(request) {
+        return Some(problem);
+    }
+    if *request.method() != Method::POST {
         return None;
     }
+    if let Some(problem) = hosts.refuse_origin(request) {
+        return Some(problem);
+    }
+    let headers = request.headers();
     let value = |name| {
         headers
             .get(name)

@@ -8,13 +8,15 @@ use axum::Router;
 
 use self::api::Api;
 use self::counters::Counters;
-use crate::error::StoreErrorKind;
+use self::origin::AllowedHosts;
+use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
 use crate::observe::{DecisionEvent, Observer, RefusalEvent};
 use crate::top_denied::TopDenied;
 
 mod api;
 mod counters;
+mod origin;
 mod page;
 mod problem;
 mod report;
@@ -26,7 +28,7 @@ mod subject;
 /// **The router asks nobody who they are.** Whoever reaches it can switch limiting off: put your
 /// own authentication in front, and serve it where only operators come. A listener that only this
 /// machine reaches is not enough by itself: pages that an operator visits can reach it, too (DNS
-/// rebinding).
+/// rebinding), unless you name the [hosts](Self::allowed_hosts) that it answers for.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -75,9 +77,10 @@ mod subject;
 /// | `[…, …]` | several extractors together |
 /// | `{"hash": "9d15…"}` | a [`Subject`](crate::Subject), as logs and stored keys show it |
 ///
-/// What goes wrong is answered with a problem document (RFC 9457). What changes something takes
-/// `content-type: application/json` and no request that a browser says another site has made, so
-/// that no page elsewhere can press the buttons of an operator who is logged in.
+/// What goes wrong is answered with a problem document (RFC 9457). A `POST` needs
+/// `content-type: application/json`. It is refused with 403 if its `Origin` is not its `Host`, or if
+/// `Sec-Fetch-Site` names another site: a page elsewhere cannot press the buttons of an operator who is
+/// logged in.
 ///
 /// # What if there are several processes
 ///
@@ -93,6 +96,7 @@ mod subject;
 pub struct Operator {
     counters: Arc<Counters>,
     top: Option<TopDenied>,
+    hosts: AllowedHosts,
 }
 
 impl Operator {
@@ -101,6 +105,7 @@ impl Operator {
         Self {
             counters: Arc::new(Counters::new()),
             top: None,
+            hosts: AllowedHosts::default(),
         }
     }
 
@@ -112,15 +117,41 @@ impl Operator {
         self
     }
 
+    /// Answers only requests for these hosts (`limits.internal`, or `127.0.0.1:9000` for that port
+    /// alone), and refuses others with 403. Pages of these hosts may press the buttons. Without a list
+    /// any host will do, and a page may press them if its origin is the request's own host.
+    ///
+    /// Where a proxy in front changes the host, name both: the one that browsers see, and the one that
+    /// the proxy asks for.
+    ///
+    /// ```
+    /// use tower_throttle::Operator;
+    ///
+    /// let operator = Operator::new().allowed_hosts(["limits.internal", "127.0.0.1:9000"])?;
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Names what is no host, such as a URL; and a list without a host.
+    pub fn allowed_hosts(
+        mut self,
+        hosts: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, ConfigError> {
+        self.hosts = AllowedHosts::new(hosts)?;
+        Ok(self)
+    }
+
     /// The page and its endpoints, about this limiter. It has no authentication of its own.
     ///
     /// Mounted by `nest_service("/limits", …)`, the page is at `/limits` and at `/limits/`.
     pub fn router(&self, limiter: Limiter) -> Router {
-        api::router(Api {
+        let api = Api {
             limiter,
             counters: Arc::clone(&self.counters),
             top: self.top.clone(),
-        })
+        };
+        api::router(api, self.hosts.clone())
     }
 }
 

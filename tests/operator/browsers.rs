@@ -2,6 +2,7 @@
 //! script.
 
 use reqwest::Client;
+use tower_throttle::{Limiter, MemoryStore, Operator};
 
 use crate::{Site, problem, ten};
 
@@ -39,6 +40,126 @@ async fn pages_of_other_sites_cannot_press_the_buttons() {
         site.limiter.turn_on();
     }
     assert_eq!(reqwest::get(&url).await.unwrap().status(), 405);
+}
+
+/// A post to the site, to this host, from a page of this origin.
+async fn press(site: &Site, host: Option<&str>, origin: Option<&str>) -> u16 {
+    let post = Client::new().post(format!("{}/switch", site.url));
+    let mut post = post
+        .header("content-type", "application/json")
+        .body(r#"{"on":false}"#);
+    for (name, value) in [("host", host), ("origin", origin)] {
+        if let Some(value) = value {
+            post = post.header(name, value);
+        }
+    }
+    let status = post.send().await.unwrap().status().as_u16();
+    // What is refused has changed nothing.
+    assert_eq!(site.limiter.is_on(), status != 200, "{host:?} {origin:?}");
+    site.limiter.turn_on();
+    status
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_presses_no_button() {
+    let site = Site::of([ten("api")]).await;
+    let own = site.url.trim_start_matches("http://");
+    let own = own.split('/').next().unwrap();
+    let own_origin = format!("http://{own}");
+    for (host, origin, expected) in [
+        (None, None, 200),
+        (None, Some(&*own_origin), 200),
+        (None, Some("http://evil.example"), 403),
+        (None, Some("http://127.0.0.1:1"), 403),
+        (None, Some("http://127.0.0.1"), 403),
+        // A file, a sandboxed frame.
+        (None, Some("null"), 403),
+        (None, Some(""), 403),
+        (None, Some("evil"), 403),
+        (
+            Some("limits.internal"),
+            Some("https://Limits.internal"),
+            200,
+        ),
+        (
+            Some("limits.internal:443"),
+            Some("https://limits.internal"),
+            200,
+        ),
+        (
+            Some("limits.internal:443"),
+            Some("http://limits.internal"),
+            403,
+        ),
+        (
+            Some("limits.internal"),
+            Some("https://limits.internal.evil.example"),
+            403,
+        ),
+        (
+            Some("limits.internal"),
+            Some("https://limits.internal@evil.example"),
+            403,
+        ),
+    ] {
+        assert_eq!(
+            press(&site, host, origin).await,
+            expected,
+            "{host:?} {origin:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_the_allowed_hosts_are_answered_and_their_pages_press_buttons() {
+    let operator = Operator::new()
+        .allowed_hosts(["limits.internal", "backend:9000"])
+        .unwrap();
+    let limiter = Limiter::new(MemoryStore::new(), [ten("api")]).unwrap();
+    let site = Site::about(limiter, operator).await;
+    for (host, origin, expected) in [
+        // A page whose name was made to lead here.
+        (Some("evil.example"), Some("http://evil.example"), 403),
+        (None, None, 403),
+        (Some("backend"), None, 403),
+        (Some("backend:9000"), None, 200),
+        // Behind a proxy, which asks for another host than the browser.
+        (Some("backend:9000"), Some("https://limits.internal"), 200),
+        (
+            Some("LIMITS.internal:8080"),
+            Some("http://limits.internal:8080"),
+            200,
+        ),
+        (Some("backend:9000"), Some("https://evil.example"), 403),
+    ] {
+        assert_eq!(
+            press(&site, host, origin).await,
+            expected,
+            "{host:?} {origin:?}"
+        );
+    }
+    for (host, expected) in [("evil.example", 403), ("limits.internal", 200)] {
+        for path in ["", "/state"] {
+            let get = Client::new().get(format!("{}{path}", site.url));
+            let answer = get.header("host", host).send().await.unwrap();
+            assert_eq!(answer.status(), expected, "{host} {path}");
+        }
+    }
+}
+
+#[test]
+fn a_list_of_hosts_that_would_answer_nobody_is_refused_with_what_would_be_right() {
+    for hosts in [
+        &["https://limits.internal"][..],
+        &[""],
+        &["a b"],
+        &["user@host"],
+        &[":80"],
+        &[],
+    ] {
+        let refusal = Operator::new().allowed_hosts(hosts).unwrap_err();
+        assert!(refusal.to_string().contains("allowed_hosts"), "{refusal}");
+    }
 }
 
 #[tokio::test]
