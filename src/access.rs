@@ -112,6 +112,12 @@ impl AccessList {
         Ok(found)
     }
 
+    /// How many ranges of addresses and keys are listed.
+    pub(crate) fn len(&self) -> usize {
+        let ranges = self.addresses.iter().map(|(_, ranges)| ranges.len());
+        ranges.sum::<usize>() + self.keys.len()
+    }
+
     #[inline]
     pub(crate) fn has_keys(&self) -> bool {
         !self.keys.is_empty()

@@ -256,7 +256,7 @@ pub use self::limiter::{Held, Limiter, LimiterBuilder, PolicySummary, Rules};
 pub use self::metrics::Metrics;
 pub use self::mode::Mode;
 pub use self::observe::{
-    BreakerState, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
+    BreakerState, ChangeEvent, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
 };
 #[cfg(feature = "axum")]
 pub use self::operator::Operator;

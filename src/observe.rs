@@ -45,6 +45,12 @@ pub trait Observer: Send + Sync + 'static {
     fn on_breaker(&self, state: BreakerState) {
         let _ = state;
     }
+
+    /// The limiter itself has changed, by an operator or by a file that was read again. Called once
+    /// for each change, in order. When the limiter is built, it is called for each of its policies.
+    fn on_change(&self, event: &ChangeEvent) {
+        let _ = event;
+    }
 }
 
 macro_rules! observer_behind {
@@ -64,6 +70,10 @@ macro_rules! observer_behind {
 
             fn on_breaker(&self, state: BreakerState) {
                 (**self).on_breaker(state);
+            }
+
+            fn on_change(&self, event: &ChangeEvent) {
+                (**self).on_change(event);
             }
         }
     )+};
@@ -199,6 +209,45 @@ labels! {
     }
 }
 
+/// A change of a limiter while it is in use, as an [`Observer`] sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChangeEvent {
+    /// Limiting was [turned on](crate::Limiter::turn_on) or [off](crate::Limiter::turn_off).
+    #[non_exhaustive]
+    Switched {
+        /// Whether requests are limited now.
+        is_on: bool,
+    },
+    /// A policy has another mode, is new, or is gone.
+    #[non_exhaustive]
+    PolicyMode {
+        /// The policy's name.
+        policy: String,
+        /// The mode before; `None` for a new policy.
+        from: Option<Mode>,
+        /// The mode now; `None` if the policy is gone.
+        to: Option<Mode>,
+    },
+    /// A list of clients was replaced by [`Limiter::set_denied`](crate::Limiter::set_denied) or
+    /// [`Limiter::set_allowed`](crate::Limiter::set_allowed).
+    #[non_exhaustive]
+    AccessList {
+        /// `"denied"` or `"allowed"`.
+        list: &'static str,
+        /// How many ranges of addresses and keys were listed before.
+        from: usize,
+        /// How many are listed now.
+        to: usize,
+    },
+    /// The configuration file was read, at the start or again.
+    #[non_exhaustive]
+    ConfigRead {
+        /// Why it was refused; the limits before stay in force.
+        error: Option<String>,
+    },
+}
+
 /// The state of the circuit breaker in front of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -260,6 +309,10 @@ impl Observer for Observers {
 
     fn on_breaker(&self, state: BreakerState) {
         self.tell(|each| each.on_breaker(state));
+    }
+
+    fn on_change(&self, event: &ChangeEvent) {
+        self.tell(|each| each.on_change(event));
     }
 }
 
@@ -332,6 +385,10 @@ mod tests {
         fn on_breaker(&self, _: BreakerState) {
             self.note();
         }
+
+        fn on_change(&self, _: &ChangeEvent) {
+            self.note();
+        }
     }
 
     /// Tells it of everything, once each.
@@ -350,6 +407,7 @@ mod tests {
         });
         observer.on_store_answer(Duration::ZERO, None);
         observer.on_breaker(BreakerState::Open);
+        observer.on_change(&ChangeEvent::Switched { is_on: false });
     }
 
     #[test]
@@ -357,7 +415,7 @@ mod tests {
         let told = Arc::new(Told::default());
         tell(Arc::clone(&told) as Arc<dyn Observer>);
         tell(Box::new(Arc::clone(&told)) as Box<dyn Observer>);
-        assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 8);
+        assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 10);
     }
 
     #[test]
@@ -368,7 +426,7 @@ mod tests {
             .map(|each| Arc::clone(each) as Arc<dyn Observer>);
         tell(Observers::new(each.collect()));
         for told in told {
-            assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 4);
+            assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 5);
         }
     }
 

@@ -14,7 +14,7 @@ use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     AccessList, AlwaysAllow, BreakerState, ClientAddr, FailureMode, HOUR, Header, HeaderCost,
     Limit, Limiter, MINUTE, ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer,
-    Policy, QuotaLease, RateLimitLayer, StoreErrorKind,
+    Policy, QuotaLease, RateLimitLayer, Rules, StoreErrorKind,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -370,6 +370,49 @@ fn keys_in_memory_are_read_when_they_are_asked_for() {
         assert_eq!(keys(), Some(0.0));
         metrics.collect();
         assert_eq!(keys(), Some(7.0));
+    });
+}
+
+const ENABLED: &str = "tower_throttle_enabled";
+const POLICY_MODE: &str = "tower_throttle_policy_mode";
+
+/// The modes that are shown for a policy.
+fn modes_of(scrape: &Scrape, policy: &str) -> Vec<&'static str> {
+    let is_on =
+        |mode: &&str| scrape.value(POLICY_MODE, &[("policy", policy), ("mode", mode)]) == Some(1.0);
+    ["enforce", "shadow", "off"]
+        .into_iter()
+        .filter(is_on)
+        .collect()
+}
+
+#[test]
+fn gauges_show_the_switch_and_each_policys_mode_from_the_start() {
+    let recorder = recorder();
+    metrics::with_local_recorder(&recorder, || {
+        let now = || Scrape::parse(&recorder.handle().render());
+        let policy = |name| Policy::new(name, Limit::gcra(10, MINUTE));
+        let limiter = Limiter::builder(AlwaysAllow)
+            .policies([policy("api"), policy("trial").mode(Mode::Shadow)])
+            .observe(Metrics::new())
+            .build()
+            .unwrap();
+        assert_eq!(now().value(ENABLED, &[]), Some(1.0));
+        assert_eq!(modes_of(&now(), "api"), ["enforce"]);
+        assert_eq!(modes_of(&now(), "trial"), ["shadow"]);
+
+        limiter.turn_off();
+        limiter.set_mode("api", Mode::Off).unwrap();
+        assert_eq!(now().value(ENABLED, &[]), Some(0.0));
+        assert_eq!(modes_of(&now(), "api"), ["off"]);
+
+        limiter.turn_on();
+        let rules = Rules::new().policies([policy("api").mode(Mode::Shadow), policy("new")]);
+        limiter.replace(rules).unwrap();
+        assert_eq!(now().value(ENABLED, &[]), Some(1.0));
+        assert_eq!(modes_of(&now(), "api"), ["shadow"]);
+        assert_eq!(modes_of(&now(), "new"), ["enforce"]);
+        assert!(modes_of(&now(), "trial").is_empty());
     });
 }
 

@@ -1,7 +1,6 @@
 //! What can change while a limiter is in use: its rules, the modes of its policies, its lists, and
 //! whether it limits at all. Also the state of its store.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Limiter;
@@ -9,7 +8,7 @@ use super::rules::Rules;
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
-use crate::observe::BreakerState;
+use crate::observe::{BreakerState, ChangeEvent};
 
 impl Limiter {
     /// Replaces all rules in one step: a request is judged by the old rules or by the new ones, and
@@ -60,14 +59,16 @@ impl Limiter {
 
     /// Replaces the clients that are refused; see [`Rules::deny`].
     pub fn set_denied(&self, clients: AccessList) {
-        let clients = Arc::new(clients);
-        self.0.rules.change(|rules| rules.denied = clients);
+        self.0
+            .rules
+            .set_list("denied", clients, |rules| &mut rules.denied);
     }
 
     /// Replaces the clients that are let through uncounted; see [`Rules::allow`].
     pub fn set_allowed(&self, clients: AccessList) {
-        let clients = Arc::new(clients);
-        self.0.rules.change(|rules| rules.allowed = clients);
+        self.0
+            .rules
+            .set_list("allowed", clients, |rules| &mut rules.allowed);
     }
 
     /// The kill switch: every request passes uncounted, and the store is not asked, until limiting
@@ -76,19 +77,28 @@ impl Limiter {
     /// Delayed callers go on at once: requests, callers who [acquire](Self::acquire) permits, and
     /// services behind a [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn turn_off(&self) {
-        self.0.is_off.store(true, Ordering::Relaxed);
+        self.switch(false);
         self.0.turned_off.notify_waiters();
     }
 
     /// Turns limiting on again.
     pub fn turn_on(&self) {
-        self.0.is_off.store(false, Ordering::Relaxed);
+        self.switch(true);
     }
 
     /// The state of the circuit breaker in front of the store. Always
     /// [closed](BreakerState::Closed) over a store that answers from memory.
     pub fn breaker(&self) -> BreakerState {
         self.0.store.breaker().state()
+    }
+
+    fn switch(&self, is_on: bool) {
+        self.0.rules.change(|changes| {
+            let was_on = !self.0.is_off.swap(!is_on, Ordering::Relaxed);
+            if was_on != is_on {
+                changes.push(ChangeEvent::Switched { is_on });
+            }
+        });
     }
 
     /// Whether requests are limited, that is, not [turned off](Self::turn_off).

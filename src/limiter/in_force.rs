@@ -1,25 +1,34 @@
 //! `RulesInForce`: the rules in force. Apart from the limiter, so that what replaces them, such as the
 //! thread that watches a file, keeps neither the limiter nor its store alive.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 
+use super::changes::{Changes, mode_change};
 use super::rules::{ReadyRules, Rules};
+use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
+use crate::observe::{ChangeEvent, Observers};
 
 /// The rules in force. A request is judged by the rules it finds, to its end.
 pub(crate) struct RulesInForce {
     rules: ArcSwap<ReadyRules>,
     changing: Mutex<()>,
+    changes: Changes,
 }
 
 impl RulesInForce {
-    pub(super) fn new(rules: Rules) -> Result<Self, ConfigError> {
+    pub(super) fn new(rules: Rules, observers: Observers) -> Result<Self, ConfigError> {
+        let rules = rules.ready()?;
+        let changes = Changes::new(observers);
+        rules.changes_since(None, &changes);
+        changes.tell();
         Ok(Self {
-            rules: ArcSwap::from_pointee(rules.ready()?),
+            rules: ArcSwap::from_pointee(rules),
             changing: Mutex::new(()),
+            changes,
         })
     }
 
@@ -31,28 +40,51 @@ impl RulesInForce {
     /// See [`Limiter::replace`](super::Limiter::replace).
     pub(crate) fn replace(&self, rules: Rules) -> Result<(), ConfigError> {
         let rules = rules.ready()?;
-        let _one_at_a_time = self.lock();
-        rules.succeed(&self.rules.load());
-        self.rules.store(Arc::new(rules));
+        self.change(|changes| {
+            let before = self.load();
+            rules.succeed(&before);
+            rules.changes_since(Some(&before), changes);
+            self.rules.store(Arc::new(rules));
+        });
         Ok(())
     }
 
     pub(super) fn set_mode(&self, policy: &str, mode: Mode) -> Result<(), CheckError> {
-        let _one_at_a_time = self.lock();
-        self.rules.load().named(policy)?.set_mode(mode);
-        Ok(())
+        self.change(|changes| {
+            let rules = self.load();
+            let ready = rules.named(policy)?;
+            let before = ready.mode();
+            if before != mode {
+                ready.set_mode(mode);
+                changes.push(mode_change(policy, Some(before), Some(mode)));
+            }
+            Ok(())
+        })
     }
 
-    pub(super) fn change(&self, change: impl FnOnce(&mut ReadyRules)) {
-        let _one_at_a_time = self.lock();
-        let mut rules = ReadyRules::clone(&self.rules.load());
-        change(&mut rules);
-        self.rules.store(Arc::new(rules));
+    pub(super) fn set_list(
+        &self,
+        list: &'static str,
+        clients: AccessList,
+        place: impl FnOnce(&mut ReadyRules) -> &mut Arc<AccessList>,
+    ) {
+        self.change(|changes| {
+            let mut rules = ReadyRules::clone(&self.load());
+            let to = clients.len();
+            let from = std::mem::replace(place(&mut rules), Arc::new(clients)).len();
+            self.rules.store(Arc::new(rules));
+            changes.push(ChangeEvent::AccessList { list, from, to });
+        });
     }
 
-    /// Held while rules change, so that concurrent changes do not overwrite each other.
-    fn lock(&self) -> MutexGuard<'_, ()> {
+    /// Makes a change, one at a time, so that concurrent ones do not overwrite each other; then tells
+    /// of it.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&Changes) -> T) -> T {
         // Nothing under the lock can be half done.
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+        let lock = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&self.changes);
+        drop(lock);
+        self.changes.tell();
+        changed
     }
 }

@@ -24,6 +24,7 @@ use crate::policy::{Policy, ReadyPolicy};
 use crate::store::{Answer, Failover, Store, UnderWay};
 
 mod builder;
+mod changes;
 mod control;
 mod delay;
 mod ending;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use super::changes::{Changes, mode_change};
 use super::subjects::Subjects;
 use super::{Refusal, Unjudged};
 use crate::access::AccessList;
@@ -235,6 +236,20 @@ impl ReadyRules {
             };
             Some(Refusal::by(policy, reason?))
         })
+    }
+
+    /// Notes the modes of policies that differ from those of the rules before.
+    pub(super) fn changes_since(&self, before: Option<&Self>, changes: &Changes) {
+        let mode_in = |rules: Option<&Self>, name: &str| Some(rules?.named(name).ok()?.mode());
+        let gone = before.into_iter().flat_map(|before| before.policies.iter());
+        let gone = gone.filter(|policy| self.named(policy.id.name()).is_err());
+        for policy in gone.chain(self.policies.iter()) {
+            let name = policy.id.name();
+            let (from, to) = (mode_in(before, name), mode_in(Some(self), name));
+            if from != to {
+                changes.push(mode_change(name, from, to));
+            }
+        }
     }
 
     /// Replaces other rules: a mode that was set while they were in force stays, unless the

@@ -1,6 +1,6 @@
 //! The counters, gauges and histograms: their names, labels and descriptions.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use ::metrics::{
     Counter, Gauge, Histogram, Label, SharedString, Unit, counter, describe_counter,
@@ -20,6 +20,10 @@ const DELAY: &str = "tower_throttle_delay_seconds";
 const STORE_DURATION: &str = "tower_throttle_store_duration_seconds";
 const STORE_FAILURES: &str = "tower_throttle_store_failures_total";
 const BREAKER: &str = "tower_throttle_breaker_state";
+const ENABLED: &str = "tower_throttle_enabled";
+const POLICY_MODE: &str = "tower_throttle_policy_mode";
+const CONFIG_SUCCESSFUL: &str = "tower_throttle_config_last_reload_successful";
+const CONFIG_SUCCESS_TIME: &str = "tower_throttle_config_last_reload_success_timestamp_seconds";
 #[cfg(feature = "memory")]
 const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
 
@@ -32,6 +36,8 @@ pub(super) struct OfPolicy {
     refusals: OfRefusals,
     shadow_refusals: OfRefusals,
     delay: Histogram,
+    /// One gauge for each mode.
+    modes: [Gauge; Mode::EACH.len()],
 }
 
 impl OfPolicy {
@@ -47,6 +53,7 @@ impl OfPolicy {
             unanswered: StoreErrorKind::EACH.map(of_kind),
             refusals: OfRefusals::new(REFUSALS, &labels),
             shadow_refusals: OfRefusals::new(SHADOW_REFUSALS, &labels),
+            modes: Mode::EACH.map(|mode| gauge!(POLICY_MODE, and(&labels, "mode", mode.as_str()))),
             delay: histogram!(DELAY, labels),
         }
     }
@@ -62,6 +69,13 @@ impl OfPolicy {
         }
         if let Some(kind) = event.decision.store_failure() {
             self.unanswered[kind as usize].increment(1);
+        }
+    }
+
+    /// `None` for a policy that is gone.
+    pub(super) fn set_mode(&self, mode: Option<Mode>) {
+        for (each, gauge) in Mode::EACH.into_iter().zip(&self.modes) {
+            gauge.set(flag(mode == Some(each)));
         }
     }
 
@@ -135,9 +149,28 @@ impl OfBreaker {
 
     pub(super) fn set(&self, state: BreakerState) {
         for (each, gauge) in &self.0 {
-            gauge.set(if *each == state { 1.0 } else { 0.0 });
+            gauge.set(flag(*each == state));
         }
     }
+}
+
+pub(super) fn enabled(labels: &[Label]) -> Gauge {
+    gauge!(ENABLED, labels.to_vec())
+}
+
+/// When and whether the configuration file was last read. Made by the first reading: a limiter without
+/// a file has none.
+pub(super) fn record_config_read(labels: &[Label], is_success: bool) {
+    gauge!(CONFIG_SUCCESSFUL, labels.to_vec()).set(flag(is_success));
+    if is_success {
+        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = since_epoch.unwrap_or_default().as_secs_f64();
+        gauge!(CONFIG_SUCCESS_TIME, labels.to_vec()).set(now);
+    }
+}
+
+pub(super) fn flag(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
 }
 
 #[cfg(feature = "memory")]
@@ -176,5 +209,22 @@ pub(super) fn describe() {
     describe_gauge!(
         BREAKER,
         "1 for the state that the circuit breaker is in, 0 for the others."
+    );
+    describe_gauge!(
+        ENABLED,
+        "1 while requests are limited, 0 while limiting is turned off."
+    );
+    describe_gauge!(
+        POLICY_MODE,
+        "1 for the mode that the policy is in, 0 for the others; 0 for all if the policy is gone."
+    );
+    describe_gauge!(
+        CONFIG_SUCCESSFUL,
+        "1 if the configuration file was accepted when it was last read, 0 if it was refused."
+    );
+    describe_gauge!(
+        CONFIG_SUCCESS_TIME,
+        Unit::Seconds,
+        "When a configuration file was last accepted, in seconds since the Unix epoch."
     );
 }

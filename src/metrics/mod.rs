@@ -5,14 +5,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-#[cfg(feature = "memory")]
-use ::metrics::Gauge;
-use ::metrics::Label;
+use ::metrics::{Gauge, Label};
 
 use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, REFUSALS, describe};
 use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
-use crate::observe::{BreakerState, DecisionEvent, Observer, RefusalEvent};
+use crate::observe::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;
 
@@ -60,6 +58,10 @@ mod instruments;
 /// | `tower_throttle_store_duration_seconds` | `result` | how long the store took for each question: `ok`, or the kind of failure |
 /// | `tower_throttle_store_failures_total` | `kind` | those of the questions that failed |
 /// | `tower_throttle_breaker_state` | `state` | 1 for the [state](BreakerState) of the circuit breaker, 0 for the others |
+/// | `tower_throttle_enabled` | | 1 while requests are limited, 0 while limiting is [turned off](crate::Limiter::turn_off) |
+/// | `tower_throttle_policy_mode` | `policy`, `mode` | 1 for the [mode](crate::Mode) that the policy is in, 0 for the others |
+/// | `tower_throttle_config_last_reload_successful` | | 1 if the configuration file was accepted when it was last read, 0 if it was refused |
+/// | `tower_throttle_config_last_reload_success_timestamp_seconds` | | when a file was last accepted, in seconds since the Unix epoch |
 /// | `tower_throttle_memory_keys` | | keys in the memory store that is [watched](Self::watch_memory) |
 ///
 /// The labels have as many values as the operator has named policies: no subject, and nothing else
@@ -78,6 +80,7 @@ struct Shared {
     refusals: OfRefusals,
     store: OfStore,
     breaker: OfBreaker,
+    enabled: Gauge,
 }
 
 impl Metrics {
@@ -100,12 +103,14 @@ impl Metrics {
                 refusals: OfRefusals::new(REFUSALS, &labels),
                 store: OfStore::new(&labels),
                 breaker: OfBreaker::new(&labels),
+                enabled: instruments::enabled(&labels),
                 labels,
             }),
             #[cfg(feature = "memory")]
             memory: None,
         };
         metrics.on_breaker(BreakerState::default());
+        metrics.shared.enabled.set(1.0);
         metrics
     }
 
@@ -159,6 +164,20 @@ impl Observer for Metrics {
 
     fn on_breaker(&self, state: BreakerState) {
         self.shared.breaker.set(state);
+    }
+
+    fn on_change(&self, event: &ChangeEvent) {
+        let shared = &self.shared;
+        match event {
+            ChangeEvent::Switched { is_on } => shared.enabled.set(instruments::flag(*is_on)),
+            ChangeEvent::PolicyMode { policy, to, .. } => {
+                shared.with_policy(policy, |policy| policy.set_mode(*to));
+            }
+            ChangeEvent::ConfigRead { error } => {
+                instruments::record_config_read(&shared.labels, error.is_none());
+            }
+            ChangeEvent::AccessList { .. } => {}
+        }
     }
 }
 

@@ -33,6 +33,10 @@ impl AddressRanges {
         self.v4.0.is_empty() && self.v6.0.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.v4.0.len() + self.v6.0.len()
+    }
+
     /// Whether this address is in one of the ranges. An IPv4-mapped address counts as IPv4.
     pub(crate) fn contain(&self, address: IpAddr) -> bool {
         match address.to_canonical() {

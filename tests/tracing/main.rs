@@ -1,6 +1,7 @@
 //! What is logged, at which level, and that it never says about whom.
 #![cfg(all(feature = "memory", feature = "redis", feature = "tracing"))]
 
+mod changes;
 mod configured_wrongly;
 mod decisions;
 #[path = "../support/http_store.rs"]

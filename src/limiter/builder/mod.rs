@@ -164,7 +164,7 @@ impl<S: Store> LimiterBuilder<S> {
         let leased = Arc::new(Leased::new(self.store, self.timeout, under_way.clone()));
         let store = Failover::new(Arc::clone(&leased) as _, self.timeout, observers.clone());
         Ok(Limiter(Arc::new(Shared {
-            rules: Arc::new(RulesInForce::new(self.rules)?),
+            rules: Arc::new(RulesInForce::new(self.rules, observers.clone())?),
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
             store,
