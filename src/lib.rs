@@ -242,9 +242,7 @@ pub use self::decision::{Decision, Decisions, Outcome, Receipt, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
 pub use self::extractor::NoDecision;
-pub use self::http::extract::{
-    ClientAddr, Everybody, Extension, Header, Host, Peer, PeerAddr, PeerNetwork,
-};
+pub use self::http::extract::{ClientAddr, Extension, Header, Host, Peer, PeerAddr, PeerNetwork};
 pub use self::http::{
     HeaderCost, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection, RejectionKind,
     ResponseBody, Route,
@@ -262,8 +260,8 @@ pub use self::observe::{
 pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
-    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor, NoRequest,
-    RequestHead, RequestMatcher,
+    AddressExtractor, CostError, CostExtractor, Everybody, KeyError, KeyExtractor, KeyKind,
+    LimitExtractor, NoRequest, RequestHead, RequestMatcher,
 };
 pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]

@@ -16,8 +16,9 @@ use support::browser::Browser;
 use support::redis::free_port;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Operator, Policy,
-    QuotaLease, RateLimitLayer, RedisStore, Rules, Store, TopDenied,
+    FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
+    Operator, PeerAddr, Penalty, Policy, QuotaLease, RateLimitLayer, RedisStore, Route, Rules,
+    Store, TopDenied,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -215,13 +216,15 @@ async fn the_kill_switch_asks_once_and_is_turned_back_at_once_by_keyboard_alone(
     browser.until(is_open).await;
     browser.press(&[TAB, ENTER]).await;
     browser
-        .until("!document.querySelector('#off').hidden")
+        .until("!document.querySelector('#enforcement').hidden")
         .await;
     assert!(!site.limiter.is_on());
-    assert_eq!(browser.text("#power").await, "Off");
+    assert_eq!(browser.text("#power").await, "Not limiting");
 
     browser.press(&[ENTER]).await;
-    browser.until("document.querySelector('#off').hidden").await;
+    browser
+        .until("document.querySelector('#enforcement').hidden")
+        .await;
     assert!(site.limiter.is_on());
     assert_eq!(browser.complaints().await, [""; 0]);
 }
@@ -304,7 +307,7 @@ async fn a_subject_of_a_policy_that_was_removed_cannot_be_looked_at() {
 #[tokio::test]
 async fn markup_in_the_names_of_a_policy_and_its_group_is_shown_as_text() {
     let policy = Policy::new(HOSTILE, Limit::gcra(1, MINUTE)).group(HOSTILE);
-    let site = Site::of([policy]).await;
+    let site = Site::of([policy, api()]).await;
     let browser = site.open().await;
     let group = browser.text("#policies .group").await;
     assert_eq!(group, format!("group: {HOSTILE}"));
@@ -374,6 +377,52 @@ async fn the_store_and_its_breaker_are_shown() {
     browser
         .until("document.querySelector('[data-group=failed] b').textContent !== '0'")
         .await;
+    // Nothing is limited, and nothing is answered.
+    assert_eq!(browser.text("#power").await, "Not limiting");
+    let reason = browser.text("#enforcement").await;
+    assert!(reason.contains("1 policy lets everything pass"), "{reason}");
+    assert_eq!(browser.text("#latency").await, "no answer");
+}
+
+#[tokio::test]
+async fn a_policy_is_shown_with_its_key_routes_failure_mode_and_penalty() {
+    let policy = api()
+        .on(Route::post("/login"))
+        .on_store_failure(FailureMode::Deny)
+        .penalty(Penalty::after(3, MINUTE, HOUR));
+    let browser = Site::of([policy]).await.open().await;
+    let row = browser.text("#policies tr").await;
+    for fact in [
+        "header x-user",
+        "POST /login",
+        "without the store: deny",
+        "3 denials",
+        "1 h",
+    ] {
+        assert!(row.contains(fact), "{fact}: {row}");
+    }
+}
+
+#[tokio::test]
+async fn the_form_has_a_field_for_each_part_of_the_policys_key() {
+    let limit = Limit::sliding_log(5, HOUR);
+    let login = Policy::new("login", limit).by((PeerAddr, Header::new("x-user")));
+    let site = Site::of([login]).await;
+    let alice = Key::all([
+        Key::address([203, 0, 113, 9].into()),
+        Key::header("x-user", b"alice"),
+    ]);
+    let _ = site.limiter.check_cost("login", &alice, 3).await.unwrap();
+    let browser = site.open().await;
+    browser
+        .fill("[aria-label='Client address']", "203.0.113.9")
+        .await;
+    browser.fill("[aria-label='Header x-user']", "alice").await;
+    browser.click("#subject button[value=peek]").await;
+    browser.until("document.querySelector('#answer b')").await;
+    let answer = browser.text("#answer").await;
+    assert!(answer.starts_with("2 of 5 left"), "{answer}");
+    assert_eq!(browser.complaints().await, [""; 0]);
 }
 
 /// A script reads a number of more than 53 bits as another one, which is somebody else.

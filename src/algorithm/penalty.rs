@@ -4,12 +4,13 @@
 //! same question. It counts denials of these: see [`committed`](super::committed).
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
 
 use super::counting::padded;
 use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::error::ConfigError;
-use crate::limit::sound_time;
+use crate::limit::{Words, sound_time};
 use crate::time::Micros;
 
 /// A subject that is denied so often within a time is banned.
@@ -64,6 +65,18 @@ impl Penalty {
     pub const fn doubling_up_to(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
         self
+    }
+}
+
+/// In words: `5 denials in any 1 min ban for 10 min, doubling up to 1 d`.
+impl fmt::Display for Penalty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [within, ban] = [self.within, self.ban].map(Words);
+        write!(f, "{} denials in any {within} ban for {ban}", self.denials)?;
+        match self.longest {
+            Some(longest) => write!(f, ", doubling up to {}", Words(longest)),
+            None => Ok(()),
+        }
     }
 }
 

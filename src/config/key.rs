@@ -5,9 +5,9 @@ use std::fmt;
 use super::FileError;
 use super::field::Field;
 use super::proxies::Proxies;
-use crate::http::extract::{Everybody, Extension, Header, Host};
+use crate::http::extract::{Extension, Header, Host};
 use crate::key::Key;
-use crate::request::KeyExtractor;
+use crate::request::{Everybody, KeyExtractor};
 
 const EXPECTED: &str = "\"client-addr\", \"peer\", \"host\", \"header:<name>\", \"user\", \"everybody\" \
                         or a list of these";

@@ -281,6 +281,11 @@ fn push_encoded(char: char, text: &mut String) {
 }
 
 impl RequestMatcher for Route {
+    fn describe(&self) -> String {
+        let method = self.method.as_ref().map_or("any", Method::as_str);
+        format!("{method} {}", self.pattern)
+    }
+
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self.matches_method(request.method)
             && (self.matches_path(request.uri.path()) || self.matches_noted(request))

@@ -4,9 +4,11 @@ use super::Limiter;
 use crate::error::CheckError;
 use crate::mode::Mode;
 use crate::policy::ReadyPolicy;
+use crate::request::KeyKind;
+use crate::store::FailureMode;
 
 /// A policy in force, described for operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PolicySummary {
     /// The policy's name.
@@ -19,6 +21,14 @@ pub struct PolicySummary {
     pub capacity: u32,
     /// The mode that it is in.
     pub mode: Mode,
+    /// What its keys are made of.
+    pub key: KeyKind,
+    /// The requests that it applies to, in words: `POST /login`. Empty if it applies to all.
+    pub routes: Vec<String>,
+    /// What it decides when the store gives no answer.
+    pub on_store_failure: FailureMode,
+    /// Its [penalty](crate::Policy::penalty) in words.
+    pub penalty: Option<String>,
     /// The [group](crate::Policy::group) that it shares stored keys with.
     pub group: Option<String>,
     /// How much of the limit a process may hold in advance, in words, if its permits are
@@ -61,6 +71,10 @@ impl PolicySummary {
             limit: policy.limit().to_string(),
             capacity: policy.capacity(),
             mode: policy.mode(),
+            key: policy.key_kind(),
+            routes: policy.routes(),
+            on_store_failure: policy.on_store_failure,
+            penalty: policy.own_penalty().map(ToString::to_string),
             group: policy.id.group().map(str::to_owned),
             quota_lease: policy.id.quota_lease().map(|lease| lease.to_string()),
         }

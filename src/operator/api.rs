@@ -25,6 +25,7 @@ use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
 use crate::mode::Mode;
 use crate::top_denied::TopDenied;
+use crate::trace;
 
 /// Far more than any question needs.
 const LONGEST_BODY: usize = 16 * 1024;
@@ -174,7 +175,7 @@ impl PolicySubject {
         let asked: Self = read(body)?;
         // The policy first: if it does not exist, an error about the subject helps nobody.
         let policy = api.limiter.summary(&asked.policy)?;
-        let subject = subject::read(&api.limiter, &asked.policy, asked.subject)?;
+        let subject = subject::read(&api.limiter, &policy, asked.subject)?;
         Ok((policy, subject))
     }
 }
@@ -194,11 +195,20 @@ async fn reset(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let (policy, subject) = PolicySubject::read(&api, body)?;
+    // For the log alone: a reset that works is not held up by a look that fails.
+    let before = api.limiter.peek_subject(&policy.name, subject).await?;
     let decision = api.limiter.reset_subject(&policy.name, subject).await?;
     answered(
         &decision,
         "it is not known whether the subject was reset, try again",
     )?;
+    trace::info!(
+        policy = %policy.name,
+        subject = %subject,
+        from = before.remaining(),
+        to = decision.remaining(),
+        "subject reset by an operator"
+    );
     Ok(json(&Quota::of(&policy, subject, &decision)))
 }
 

@@ -22,6 +22,14 @@ pub(super) struct Counters {
     failures: AtomicU64,
     answering_us: AtomicU64,
     last_failure: Mutex<Option<(StoreErrorKind, Instant)>>,
+    last_config_read: Mutex<Option<ConfigRead>>,
+}
+
+/// When the configuration file was last read, and why it was refused if it was.
+#[derive(Clone)]
+pub(super) struct ConfigRead {
+    pub(super) at: Instant,
+    pub(super) error: Option<String>,
 }
 
 /// The decisions of one policy, and how many of them were taken from a batch of permits.
@@ -73,6 +81,7 @@ impl Counters {
             failures: AtomicU64::new(0),
             answering_us: AtomicU64::new(0),
             last_failure: Mutex::default(),
+            last_config_read: Mutex::default(),
         }
     }
 
@@ -100,7 +109,7 @@ impl Counters {
         if let Some(kind) = failure {
             self.failures.fetch_add(1, Ordering::Relaxed);
             // Held for a few instructions, and only while something is wrong.
-            *self.lock_last_failure() = Some((kind, Instant::now()));
+            *lock(&self.last_failure) = Some((kind, Instant::now()));
         }
     }
 
@@ -127,14 +136,24 @@ impl Counters {
 
     /// How the store last failed, and how long ago.
     pub(super) fn last_failure(&self) -> Option<(StoreErrorKind, Duration)> {
-        let last = *self.lock_last_failure();
+        let last = *lock(&self.last_failure);
         last.map(|(kind, when)| (kind, when.elapsed()))
     }
 
-    fn lock_last_failure(&self) -> MutexGuard<'_, Option<(StoreErrorKind, Instant)>> {
-        let lock = self.last_failure.lock();
-        lock.unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn note_config_read(&self, error: Option<String>) {
+        let at = Instant::now();
+        *lock(&self.last_config_read) = Some(ConfigRead { at, error });
     }
+
+    /// `None` if the limiter has no file.
+    pub(super) fn last_config_read(&self) -> Option<ConfigRead> {
+        lock(&self.last_config_read).clone()
+    }
+}
+
+/// No step under these locks leaves anything half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn read(number: &AtomicU64) -> u64 {

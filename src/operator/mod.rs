@@ -11,11 +11,12 @@ use self::counters::Counters;
 use self::origin::AllowedHosts;
 use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
-use crate::observe::{DecisionEvent, Observer, RefusalEvent};
+use crate::observe::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 use crate::top_denied::TopDenied;
 
 mod api;
 mod counters;
+mod enforcement;
 mod origin;
 mod page;
 mod problem;
@@ -174,6 +175,12 @@ impl Observer for Operator {
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
         self.counters.count_answer(elapsed, failure);
+    }
+
+    fn on_change(&self, event: &ChangeEvent) {
+        if let ChangeEvent::ConfigRead { error } = event {
+            self.counters.note_config_read(error.clone());
+        }
     }
 }
 

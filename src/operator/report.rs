@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use serde_json::Value;
+
 use super::counters::Counters;
+use super::enforcement::Enforcement;
+use super::subject;
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
@@ -18,6 +22,9 @@ const MOST_DENIED: usize = 10;
 #[derive(serde::Serialize)]
 pub(super) struct State {
     on: bool,
+    enforcement: Enforcement,
+    /// The machine's name: modes, counts and the switch are those of one process.
+    host: String,
     uptime_ms: u64,
     /// All decisions since the start, including those of policies that no longer exist.
     decisions: Counts,
@@ -25,6 +32,8 @@ pub(super) struct State {
     /// What policies in shadow mode would have refused.
     shadow_refusals: Counts,
     store: StoreState,
+    /// `null` if the limits come from no file, or if the limiter does not tell this observer.
+    config: Option<ConfigState>,
     policies: Vec<PolicyState>,
     /// Absent if nobody keeps the list.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,12 +66,27 @@ struct Failure {
     ago_ms: u64,
 }
 
+/// The configuration file, as it was last read.
+#[derive(serde::Serialize)]
+struct ConfigState {
+    read_ago_ms: u64,
+    /// Why it was refused.
+    error: Option<String>,
+}
+
 #[derive(serde::Serialize)]
 struct PolicyState {
     name: String,
     algorithm: &'static str,
     limit: String,
     mode: &'static str,
+    /// What its keys are made of: as words, and as the parts of a subject.
+    key: String,
+    subject: Value,
+    /// Empty for all requests.
+    routes: Vec<String>,
+    on_store_failure: String,
+    penalty: Option<String>,
     group: Option<String>,
     quota_lease: Option<String>,
     decisions: Counts,
@@ -94,9 +118,15 @@ impl State {
             reason: kind.to_string(),
             ago_ms: millis(ago),
         });
-        let policies = limiter.summaries().into_iter();
+        let config = counters.last_config_read().map(|read| ConfigState {
+            read_ago_ms: millis(read.at.elapsed()),
+            error: read.error,
+        });
+        let policies = limiter.summaries();
         Self {
             on: limiter.is_on(),
+            enforcement: Enforcement::of(limiter, &policies),
+            host: gethostname::gethostname().to_string_lossy().into_owned(),
             uptime_ms: millis(counters.uptime()),
             decisions: Counts(counters.total.each()),
             refusals: Counts(counters.refusals.each()),
@@ -108,7 +138,9 @@ impl State {
                 answering_us: counters.answering_us(),
                 last_failure,
             },
+            config,
             policies: policies
+                .into_iter()
                 .map(|summary| PolicyState::of(summary, counters))
                 .collect(),
             top_denied: top.map(Denied::most),
@@ -145,6 +177,11 @@ impl PolicyState {
             algorithm: summary.algorithm,
             limit: summary.limit,
             mode: summary.mode.as_str(),
+            key: summary.key.to_string(),
+            subject: subject::template(&summary.key),
+            routes: summary.routes,
+            on_store_failure: summary.on_store_failure.to_string(),
+            penalty: summary.penalty,
             group: summary.group,
             quota_lease: summary.quota_lease,
             decisions: Counts(decisions),

@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use http::HeaderName;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::problem::Problem;
 use crate::http::Ipv6Prefix;
 use crate::key::{Key, Subject};
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, PolicySummary};
+use crate::request::KeyKind;
 
 /// One part of a key, or all of it.
 #[derive(Deserialize)]
@@ -62,8 +63,19 @@ impl From<Number> for Key {
 }
 
 /// Reads a subject of a policy; see [`Operator`](super::Operator) for the syntax.
-pub(super) fn read(limiter: &Limiter, policy: &str, json: Value) -> Result<Subject, Problem> {
-    let part = |part| key_of(limiter, policy, part);
+pub(super) fn read(
+    limiter: &Limiter,
+    policy: &PolicySummary,
+    json: Value,
+) -> Result<Subject, Problem> {
+    let kind = &policy.key;
+    if !is_of(kind, &json) {
+        return Err(Problem::bad_request(format!(
+            "subject: got what no request has as its key, expected {}: the policy's key is {kind}",
+            template(kind)
+        )));
+    }
+    let part = |part| key_of(limiter, &policy.name, part);
     let key = match json {
         Value::Array(parts) if parts.is_empty() => {
             return Err(Problem::bad_request(
@@ -80,6 +92,45 @@ pub(super) fn read(limiter: &Limiter, policy: &str, json: Value) -> Result<Subje
         },
     };
     Ok(limiter.subject_of(key))
+}
+
+/// Whether a request can have such a key. If it is only a part of the key, or another one, the answer
+/// would be about a subject that there never is, with all of its quota left.
+fn is_of(kind: &KeyKind, json: &Value) -> bool {
+    let field = |name| json.get(name);
+    // The hash is that of any key, and a key that is missing may be the whole.
+    if field("hash").is_some() || *json == "missing" {
+        return true;
+    }
+    match kind {
+        // Outside HTTP a policy without an extractor is asked about any key.
+        KeyKind::Everybody | KeyKind::Other => true,
+        KeyKind::Address => field("address").or(field("unattributed")).is_some(),
+        KeyKind::Header(name) => field("header").is_some_and(|header| {
+            let given = header.get("name").and_then(Value::as_str);
+            given.is_none_or(|given| given.eq_ignore_ascii_case(name))
+        }),
+        KeyKind::Host => field("text").is_some(),
+        KeyKind::User => field("user").is_some(),
+        KeyKind::All(kinds) => json.as_array().is_some_and(|parts| {
+            let mut pairs = kinds.iter().zip(parts);
+            kinds.len() == parts.len() && pairs.all(|(kind, part)| is_of(kind, part))
+        }),
+    }
+}
+
+/// A subject of this kind, with dots for what is to be filled in; `null` where it can be anything.
+pub(super) fn template(kind: &KeyKind) -> Value {
+    const BLANK: &str = "...";
+    match kind {
+        KeyKind::Everybody => json!("everybody"),
+        KeyKind::Address => json!({ "address": BLANK }),
+        KeyKind::Header(name) => json!({ "header": { "name": name, "value": BLANK } }),
+        KeyKind::Host => json!({ "text": BLANK }),
+        KeyKind::User => json!({ "user": BLANK }),
+        KeyKind::All(kinds) => kinds.iter().map(template).collect(),
+        KeyKind::Other => Value::Null,
+    }
 }
 
 fn parsed(json: Value) -> Result<Part, Problem> {

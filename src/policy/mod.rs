@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::algorithm::Penalty;
-use crate::key::Key;
 use crate::limit::Limit;
 use crate::mode::Mode;
-use crate::request::{CostExtractor, KeyExtractor, LimitExtractor, RequestHead, RequestMatcher};
+use crate::request::{CostExtractor, Everybody, KeyExtractor, LimitExtractor, RequestMatcher};
 use crate::response::ResponseHead;
 use crate::store::{FailureMode, QuotaLease};
 
@@ -94,7 +93,7 @@ impl Policy {
         Self {
             name: name.into(),
             limit,
-            key: Arc::new(|_: &RequestHead<'_>| Some(Key::everybody())),
+            key: Arc::new(Everybody),
             on: Vec::new(),
             cost: Cost::Fixed(1),
             on_missing_key: OnMissingKey::default(),

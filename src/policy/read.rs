@@ -7,7 +7,7 @@ use super::ready::ReadyPolicy;
 use super::{Cost, OnMissingKey};
 use crate::algorithm::{Algorithm, Patience};
 use crate::key::Key;
-use crate::request::{KeyError, RequestHead};
+use crate::request::{KeyError, KeyKind, RequestHead};
 
 impl ReadyPolicy {
     /// Whether the policy applies to this request.
@@ -39,6 +39,16 @@ impl ReadyPolicy {
     pub(crate) fn reads_key_as(&self, other: &Self) -> bool {
         let (own, other) = (&self.policy, &other.policy);
         own.on_missing_key == other.on_missing_key && own.key.reads_the_same(&*other.key)
+    }
+
+    /// What its keys are made of.
+    pub(crate) fn key_kind(&self) -> KeyKind {
+        self.policy.key.kind()
+    }
+
+    /// The requests that it applies to, in words; none if it applies to all.
+    pub(crate) fn routes(&self) -> Vec<String> {
+        self.policy.on.iter().map(|on| on.describe()).collect()
     }
 
     /// The address that its keys contain for the client with this address, as far as its extractor

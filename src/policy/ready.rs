@@ -6,7 +6,7 @@ use super::atomic_mode::AtomicMode;
 use super::rates::{FurtherRate, Judges};
 use super::sound::least_capacity;
 use super::{Cost, Policy};
-use crate::algorithm::{Action, Algorithm, Patience};
+use crate::algorithm::{Action, Algorithm, Patience, Penalty};
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limit::Limit;
@@ -36,6 +36,11 @@ impl ReadyPolicy {
     /// The policy's own limit, as it was given.
     pub(crate) fn limit(&self) -> &Limit {
         &self.policy.limit
+    }
+
+    /// The policy's penalty, as it was given.
+    pub(crate) fn own_penalty(&self) -> Option<&Penalty> {
+        self.policy.penalty.as_ref()
     }
 
     /// How many rates its limit has. Each is a check.

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::{
-    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, LimitExtractor,
+    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, KeyKind, LimitExtractor,
     RequestHead, RequestMatcher,
 };
 use crate::error::ConfigError;
@@ -37,6 +37,10 @@ macro_rules! traits_behind {
             fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
                 (**self).canonical_address(address)
             }
+
+            fn kind(&self) -> KeyKind {
+                (**self).kind()
+            }
         }
 
         impl AddressExtractor for $pointer<dyn AddressExtractor> {
@@ -56,6 +60,10 @@ macro_rules! traits_behind {
         impl RequestMatcher for $pointer<dyn RequestMatcher> {
             fn matches(&self, request: &RequestHead<'_>) -> bool {
                 (**self).matches(request)
+            }
+
+            fn describe(&self) -> String {
+                (**self).describe()
             }
 
             fn validate(&self) -> Result<(), ConfigError> {
@@ -117,6 +125,10 @@ mod tests {
         fn canonical_address(&self, _: IpAddr) -> Option<IpAddr> {
             Some(CLIENT)
         }
+
+        fn kind(&self) -> KeyKind {
+            KeyKind::Host
+        }
     }
 
     impl AddressExtractor for Chosen {
@@ -136,6 +148,10 @@ mod tests {
     impl RequestMatcher for Chosen {
         fn matches(&self, _: &RequestHead<'_>) -> bool {
             true
+        }
+
+        fn describe(&self) -> String {
+            "all".to_owned()
         }
 
         fn validate(&self) -> Result<(), ConfigError> {
@@ -173,6 +189,7 @@ mod tests {
             assert_eq!(by.validate(), Err(refusal()));
             assert_eq!(by.canonical_address([203, 0, 113, 9].into()), Some(CLIENT));
             assert!(by.reads_the_same(&Chosen));
+            assert_eq!(by.kind(), KeyKind::Host);
         }
         ask(Box::new(Chosen) as Box<dyn KeyExtractor>);
         ask(Arc::new(Chosen) as Arc<dyn KeyExtractor>);
@@ -194,6 +211,7 @@ mod tests {
     fn a_request_matches_if_the_matcher_within_says_so() {
         fn ask(by: impl RequestMatcher) {
             assert!(about_a_request(|head| by.matches(head)));
+            assert_eq!(by.describe(), "all");
             assert_eq!(by.validate(), Err(refusal()));
         }
         ask(Box::new(Chosen) as Box<dyn RequestMatcher>);

@@ -15,9 +15,13 @@ use crate::one_line::OneLine;
 
 mod deadline;
 mod dynamic;
+mod everybody;
 mod host;
+mod kind;
 mod several;
 
+pub use self::everybody::Everybody;
+pub use self::kind::KeyKind;
 #[cfg(feature = "config")]
 pub(crate) use host::canonical as canonical_host;
 
@@ -127,6 +131,12 @@ pub trait KeyExtractor: Any + Send + Sync {
         let _ = address;
         None
     }
+
+    /// What its keys are made of, as far as it can tell. Operators see it, and are told if they ask for
+    /// a key that no request can have.
+    fn kind(&self) -> KeyKind {
+        KeyKind::default()
+    }
 }
 
 /// `reads_the_same` for an extractor that can be compared.
@@ -222,6 +232,11 @@ pub trait RequestMatcher: Send + Sync + 'static {
     /// Whether the policy is about this request.
     fn matches(&self, request: &RequestHead<'_>) -> bool;
 
+    /// The requests in words, for operators: `POST /login`.
+    fn describe(&self) -> String {
+        "requests that the application chooses".to_owned()
+    }
+
     /// Whether the matcher itself makes sense; asked once, by
     /// [`Limiter::new`](crate::Limiter::new).
     ///
@@ -250,6 +265,10 @@ pub struct NoRequest;
 impl RequestMatcher for NoRequest {
     fn matches(&self, _request: &RequestHead<'_>) -> bool {
         false
+    }
+
+    fn describe(&self) -> String {
+        "no request".to_owned()
     }
 }
 

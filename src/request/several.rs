@@ -10,6 +10,10 @@ impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
         self.iter().any(|each| each.matches(request))
     }
 
+    fn describe(&self) -> String {
+        describe(self)
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         validate(self)
     }
@@ -22,9 +26,17 @@ impl<M: RequestMatcher> RequestMatcher for Vec<M> {
         self.iter().any(|each| each.matches(request))
     }
 
+    fn describe(&self) -> String {
+        describe(self)
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         validate(self)
     }
+}
+
+fn describe<M: RequestMatcher>(each: &[M]) -> String {
+    each.iter().map(M::describe).collect::<Vec<_>>().join(", ")
 }
 
 fn validate<M: RequestMatcher>(each: &[M]) -> Result<(), ConfigError> {

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use tower_throttle::{
-    AccessList, DAY, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
-    Operator, PeerAddr, Policy, QuotaLease, Rules, TopDenied,
+    AccessList, DAY, FailureMode, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode,
+    OnMissingKey, Operator, PeerAddr, Penalty, Policy, QuotaLease, RequestHead, Route, Rules,
+    TopDenied,
 };
 
 use crate::http_store::{TestStore, Trip};
@@ -51,6 +52,93 @@ async fn the_state_tells_policies_in_words_and_what_they_decided() {
         decided(&state),
         [of("denied", 2), of("near_limit", 2), of("shadow_denied", 1)]
     );
+}
+
+#[tokio::test]
+async fn the_state_tells_a_policys_key_routes_failure_mode_and_penalty() {
+    let login = Policy::new("login", Limit::sliding_log(5, HOUR))
+        .by((PeerAddr, Header::new("X-User")))
+        .on([Route::post("/login"), Route::any("/v1/{*rest}")])
+        .on_store_failure(FailureMode::Local { share: 0.5 })
+        .penalty(Penalty::after(10, MINUTE, HOUR).doubling_up_to(DAY));
+    let own = ten("own").by(|_: &RequestHead<'_>| Some(7));
+    let site = Site::of([login, own.on(|_: &RequestHead<'_>| true)]).await;
+    let state = site.state().await;
+    let told = |at: usize| {
+        let fields = ["key", "routes", "on_store_failure", "penalty", "subject"];
+        fields.map(|field| state["policies"][at][field].clone())
+    };
+    let address = json!({ "address": "..." });
+    let header = json!({ "header": { "name": "x-user", "value": "..." } });
+    assert_eq!(
+        told(0),
+        [
+            json!("client address and header x-user"),
+            json!(["POST /login, any /v1/{*rest}"]),
+            json!("local, 50 %"),
+            json!("10 denials in any 1 min ban for 1 h, doubling up to 1 d"),
+            json!([address, header]),
+        ]
+    );
+    // Of what is the application's own, nothing is made up.
+    let [key, routes, on_store_failure, penalty, subject] = told(1);
+    assert!(key.is_string() && routes.as_array().unwrap().len() == 1);
+    assert_eq!(on_store_failure, "allow");
+    assert_eq!([penalty, subject], [Value::Null, Value::Null]);
+    assert_ne!(state["host"], "");
+    assert_eq!(state["config"], Value::Null);
+}
+
+/// Each mode of a policy beside one that is in shadow, and what is said while its store is down.
+#[tokio::test]
+async fn whether_requests_are_limited_is_told_as_it_is_now() {
+    let enforcement = async |site: &Site| {
+        let mut state = site.state().await;
+        let told = state["enforcement"].take();
+        let reason = told["reason"].as_str().unwrap_or_default().to_owned();
+        (told["status"].as_str().unwrap().to_owned(), reason)
+    };
+    for (mode, status, reason) in [
+        (FailureMode::Allow, "none", "1 policy lets everything pass"),
+        (FailureMode::Deny, "partial", "1 policy refuses everything"),
+        (
+            FailureMode::Local { share: 0.5 },
+            "partial",
+            "limits in this process",
+        ),
+    ] {
+        let operator = Operator::new();
+        let limiter = Limiter::builder(unreachable())
+            .policy(ten("api").on_store_failure(mode))
+            .policy(ten("trial").mode(Mode::Shadow))
+            .observe(operator.clone())
+            .build()
+            .unwrap();
+        let site = Site::about(limiter, operator).await;
+        assert_eq!(enforcement(&site).await, ("full".to_owned(), String::new()));
+        for _ in 0..20 {
+            let _ = site.limiter.check("api", "alice").await.unwrap();
+        }
+        let told = enforcement(&site).await;
+        assert!(told.0 == status && told.1.contains(reason), "{told:?}");
+    }
+    let site = Site::of([ten("api")]).await;
+    for (change, reason) in [
+        (json!({ "on": false }), "turned off"),
+        (json!({ "policy": "api", "mode": "shadow" }), "shadow"),
+    ] {
+        let path = if change.get("on").is_some() {
+            "switch"
+        } else {
+            "mode"
+        };
+        site.told(path, change).await;
+        let told = enforcement(&site).await;
+        assert!(told.0 == "none" && told.1.contains(reason), "{told:?}");
+        site.limiter.turn_on();
+    }
+    let site = Site::of([]).await;
+    assert_eq!(enforcement(&site).await.0, "none");
 }
 
 #[tokio::test]

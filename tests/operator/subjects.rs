@@ -4,7 +4,10 @@
 use std::process::Command;
 
 use serde_json::json;
-use tower_throttle::{HOUR, Key, Limit, Limiter, MemoryStore, Operator, Penalty, Policy};
+use tower_throttle::{
+    Extension, HOUR, Header, Host, Key, Limit, Limiter, MemoryStore, Operator, PeerAddr, Penalty,
+    Policy,
+};
 
 use crate::support::redis::Server as Redis;
 use crate::{Site, ten};
@@ -44,6 +47,45 @@ async fn a_subject_is_the_key_that_the_extractors_make() {
         let _ = site.limiter.check_cost("api", &key, 3).await.unwrap();
         assert_eq!(site.left("api", subject.clone()).await, 7, "{subject}");
     }
+}
+
+/// Half of a key, or another one, is nobody's: its quota would always look unused.
+#[tokio::test]
+async fn a_subject_that_the_policys_key_can_never_be_is_refused() {
+    let address = json!({ "address": "203.0.113.9" });
+    let header = |name: &str| json!({ "header": { "name": name, "value": "alice" } });
+    let site = Site::of([
+        ten("login").by((PeerAddr, Header::new("x-user"))),
+        ten("user").by(Extension::with(|id: &u64| Key::user(*id))),
+        ten("tenant").by(Host),
+    ])
+    .await;
+    for (policy, subject, is_key) in [
+        ("login", json!([address, header("X-User")]), true),
+        (
+            "login",
+            json!([{ "unattributed": "10.0.0.1" }, header("x-user")]),
+            true,
+        ),
+        ("login", json!("missing"), true),
+        ("login", json!({ "hash": "0".repeat(32) }), true),
+        ("login", address.clone(), false),
+        ("login", json!([address]), false),
+        ("login", json!([header("x-user"), address]), false),
+        ("login", json!([address, header("x-users")]), false),
+        ("login", json!([address, header("x-user"), address]), false),
+        ("tenant", json!({ "text": "acme.example.com" }), true),
+        ("tenant", json!({ "user": "acme" }), false),
+    ] {
+        let body = json!({ "policy": policy, "subject": subject });
+        for path in ["peek", "reset"] {
+            let answer = site.post(path, body.clone()).await;
+            assert_eq!(answer.status(), if is_key { 200 } else { 400 }, "{body}");
+        }
+    }
+    let body = json!({ "policy": "login", "subject": address });
+    let (_, detail) = site.refused("peek", body).await;
+    assert!(detail.contains(r#"{"header":{"name":"x-user""#), "{detail}");
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use http::header::{COOKIE, HOST};
 use crate::error::ConfigError;
 use crate::http::field::{Field, FieldValue};
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
+use crate::request::{KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 /// The value of a request header: an API key, a tenant, or a user that a gateway has authenticated.
 ///
@@ -92,6 +92,10 @@ impl KeyExtractor for Header {
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Header(self.field.name().to_owned())
     }
 }
 

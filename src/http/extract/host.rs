@@ -1,7 +1,7 @@
 //! `Host`: the host that a request is for.
 
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
+use crate::request::{KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 /// The host that a request is for, as [`RequestHead::host`] reads it: the tenant of a service that
 /// has a host for each.
@@ -40,6 +40,10 @@ impl KeyExtractor for Host {
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Host
     }
 }
 

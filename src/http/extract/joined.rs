@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead};
+use crate::request::{KeyError, KeyExtractor, KeyKind, RequestHead};
 
 /// Makes one key of all parts. If a part is missing or malformed, so is the whole; a part that the
 /// server misconfigures takes precedence, whatever the request contains.
@@ -56,6 +56,10 @@ macro_rules! extractor_of_tuple {
             fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
                 agreed([$(self.$position.canonical_address(address)),+])
             }
+
+            fn kind(&self) -> KeyKind {
+                KeyKind::All(vec![$(self.$position.kind()),+])
+            }
         }
     };
 }
@@ -92,6 +96,10 @@ impl<E: KeyExtractor> KeyExtractor for Vec<E> {
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
         agreed(self.iter().map(|part| part.canonical_address(address)))
     }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::All(self.iter().map(E::kind).collect())
+    }
 }
 
 #[cfg(test)]
@@ -101,7 +109,8 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::http::extract::{Everybody, Header, PeerAddr};
+    use crate::http::extract::{Header, PeerAddr};
+    use crate::request::Everybody;
 
     struct Fixed(Result<Key, KeyError>);
 

@@ -2,7 +2,6 @@
 
 mod canonical;
 mod client_addr;
-mod everybody;
 mod extension;
 mod header;
 mod host;
@@ -12,7 +11,6 @@ mod peer;
 #[cfg(feature = "axum")]
 pub(crate) use self::canonical::Ipv6Prefix;
 pub use self::client_addr::ClientAddr;
-pub use self::everybody::Everybody;
 pub use self::extension::Extension;
 pub use self::header::Header;
 pub use self::host::Host;

@@ -208,6 +208,9 @@ const rows = new Map();
 function makeRow(name) {
   const row = {
     limit: element("span", { class: "small" }),
+    about: element("span", { class: "small about" }),
+    failure: element("span", { class: "small failure" }),
+    penalty: element("span", { class: "small penalty" }),
     group: element("span", { class: "small group" }),
     leases: element("span", { class: "small leases" }),
     mode: element("select", { "aria-label": `Mode of ${name}` }),
@@ -222,7 +225,8 @@ function makeRow(name) {
   row.mode.addEventListener("change", () => setMode(row, name, row.mode.value));
   const numbers = row.cells.map(({ group, now, total }) =>
     element("td", { role: "cell", class: "number", "data-label": group.label }, now, total));
-  const title = element("td", { role: "cell" }, element("span", { class: "name" }, name), row.limit, row.group, row.leases);
+  const title = element("td", { role: "cell" }, element("span", { class: "name" }, name),
+    row.limit, row.about, row.failure, row.penalty, row.group, row.leases);
   row.node = element("tr", { role: "row" }, title, element("td", { role: "cell" }, row.mode), ...numbers);
   return row;
 }
@@ -265,19 +269,25 @@ function leasesOf({ name, quota_lease: lease }) {
 
 function drawPolicies(state) {
   const names = state.policies.map((policy) => policy.name);
+  const before = JSON.stringify(template());
+  templates = new Map(state.policies.map(({ name, subject }) => [name, subject]));
   const known = [...rows.keys()];
   if (names.length !== known.length || names.some((name, at) => name !== known[at])) {
-    const before = new Map(rows);
+    const old = new Map(rows);
     rows.clear();
-    for (const name of names) rows.set(name, before.get(name) ?? makeRow(name));
+    for (const name of names) rows.set(name, old.get(name) ?? makeRow(name));
     $("policies").replaceChildren(...[...rows.values()].map((row) => row.node));
     const chosen = $("policy").value;
     $("policy").replaceChildren(...names.map((name) => element("option", { value: name }, name)));
     if (names.includes(chosen)) $("policy").value = chosen;
   }
+  if (JSON.stringify(template()) !== before) choosePolicy();
   for (const policy of state.policies) {
     const row = rows.get(policy.name);
     setText(row.limit, `${policy.algorithm}: ${policy.limit}`);
+    setText(row.about, `by ${policy.key}, on ${policy.routes.join(", ") || "all requests"}`);
+    setText(row.failure, `without the store: ${policy.on_store_failure}`);
+    setText(row.penalty, policy.penalty === null ? "" : `penalty: ${policy.penalty}`);
     setText(row.group, policy.group === null ? "" : `group: ${policy.group}`);
     setText(row.leases, leasesOf(policy));
     if (!row.pending && row.mode.value !== policy.mode) row.mode.value = policy.mode;
@@ -303,22 +313,45 @@ function drawStore({ store }) {
   const { from, to } = recent();
   const questions = to.store.answers - from.store.answers;
   const took = to.store.answering_us - from.store.answering_us;
-  setText($("latency"), questions > 0 ? latency(took / questions) : "–");
+  // What it took before says nothing while nobody asks.
+  const none = store.breaker === "closed" ? "–" : "no answer";
+  setText($("latency"), store.breaker === "closed" && questions > 0 ? latency(took / questions) : none);
   setText($("questions"), rate(grow((state) => state.store.answers)));
   setText($("failures"), whole.format(store.failures));
   const failure = store.last_failure;
   setText($("last-failure"), failure ? `Last failure ${time(failure.ago_ms)} ago: ${failure.reason}.` : "");
 }
 
-function drawSwitch({ on }) {
+const ENFORCEMENT = { full: ["Limiting", "good"], partial: ["Limiting in part", "warn"], none: ["Not limiting", "bad"] };
+
+// What is true now. Single failures do not open the breaker, but their requests are not limited either.
+function enforcement(state) {
+  const failed = grow(counted(GROUPS.find((group) => group.name === "failed")));
+  if (state.enforcement.status !== "full" || failed === 0) return state.enforcement;
+  return { status: "partial", reason: `the store failed to answer ${rate(failed)} decisions a second lately` };
+}
+
+function drawSwitch(state) {
+  const { on } = state;
   const button = $("switch"), power = $("power");
-  setText(power, on ? "Limiting" : "Off");
-  power.dataset.tone = on ? "good" : "bad";
+  const { status, reason } = enforcement(state);
+  const [word, tone] = ENFORCEMENT[status] ?? [status, "quiet"];
+  setText(power, word);
+  power.dataset.tone = tone;
+  setText($("enforcement"), reason === null ? "" : `${word}: ${reason}.`);
+  $("enforcement").hidden = reason === null;
   setText(button, on ? "Turn limiting off…" : "Turn limiting on");
   button.className = on ? "danger" : "";
   button.hidden = false;
-  $("off").hidden = on;
-  document.title = on ? "Limits" : "OFF: Limits";
+  document.title = status === "full" ? "Limits" : `${word.toUpperCase()}: Limits`;
+}
+
+function drawConfig({ config }) {
+  $("config-fact").hidden = config === null;
+  $("config").hidden = !config?.error;
+  if (config === null) return;
+  setText($("config-read"), `${time(config.read_ago_ms)} ago${config.error ? ", refused" : ""}`);
+  setText($("config"), config.error ? `The file was refused, the limits before stay: ${config.error}` : "");
 }
 
 async function turn(on) {
@@ -376,6 +409,7 @@ function lookButton(policy, subject) {
 
 function lookAt(policy, subject) {
   $("policy").value = policy;
+  choosePolicy();
   $("kind").value = "hash";
   chooseKind();
   $("value").value = subject;
@@ -384,10 +418,43 @@ function lookAt(policy, subject) {
 
 // --- one subject -----------------------------------------------------------------------------
 
+// For each policy a subject with blanks, or null if its key can be anything.
+let templates = new Map();
+const template = () => templates.get($("policy").value) ?? null;
+
+// The blanks of a subject: a label each, and the part of the subject that a text makes.
+function blanks(subject) {
+  const labels = { address: "Client address", text: "Host", user: "User" };
+  const parts = Array.isArray(subject) ? subject : [subject];
+  return parts.map((part) => {
+    if (typeof part !== "object") return { fill: () => part };
+    const [[kind, { name }]] = Object.entries(part);
+    if (kind === "header") return { label: `Header ${name}`, fill: (value) => ({ header: { name, value } }) };
+    return { label: labels[kind] ?? kind, fill: (value) => ({ [kind]: value.trim() }) };
+  });
+}
+
+// A key within a key has no form of its own.
+const isKnown = (subject) => subject !== null &&
+  (!Array.isArray(subject) || subject.every((part) => part !== null && !Array.isArray(part)));
+
+function choosePolicy() {
+  const subject = template(), known = isKnown(subject);
+  const kind = $("kind"), own = kind.querySelector("option[value=key]");
+  own.hidden = own.disabled = !known;
+  if (known) kind.value = "key";
+  else if (kind.value === "key" || kind.selectedIndex < 0) kind.value = "address";
+  const fields = known ? blanks(subject).filter(({ label }) => label) : [];
+  $("parts").replaceChildren(...fields.map(({ label }) =>
+    element("label", {}, `${label} `, element("input", { spellcheck: "false", "aria-label": label }))));
+  chooseKind();
+}
+
 function chooseKind() {
   const kind = $("kind").value;
+  $("parts").hidden = kind !== "key";
   $("name-field").hidden = kind !== "header";
-  $("value-field").hidden = kind === "everybody" || kind === "missing";
+  $("value-field").hidden = ["key", "everybody", "missing"].includes(kind);
   $("value").placeholder = {
     address: "203.0.113.9", hash: "32 hexadecimal digits", "user-number": "7", number: "7",
     json: '[{"address": "203.0.113.9"}, {"user": 7}]',
@@ -404,6 +471,11 @@ function subject() {
   const number = () => exact(/^\s*-?\d+\s*$/.test(value) ? Number(value) : NaN, value);
   const part = (_, value) => (typeof value === "number" ? exact(value, value) : value);
   switch (kind) {
+    case "key": {
+      const texts = [...$("parts").querySelectorAll("input")].map((input) => input.value);
+      const parts = blanks(template()).map(({ label, fill }) => fill(label ? texts.shift() : undefined));
+      return Array.isArray(template()) ? parts : parts[0];
+    }
     case "everybody": case "missing": return kind;
     case "header": return { header: { name: $("name").value, value } };
     case "user-text": return { user: value };
@@ -437,11 +509,12 @@ async function about(verb) {
 }
 
 $("kind").addEventListener("change", chooseKind);
+$("policy").addEventListener("change", choosePolicy);
 $("subject").addEventListener("submit", (event) => {
   event.preventDefault();
   about(event.submitter?.value === "reset" ? "reset" : "peek");
 });
-chooseKind();
+choosePolicy();
 
 // --- the beat --------------------------------------------------------------------------------
 
@@ -458,12 +531,13 @@ async function poll() {
     } while (before !== changes);
     remember(state);
     lastAnswer = new Date();
-    setText($("uptime"), `counting for ${time(state.uptime_ms)}`);
+    setText($("uptime"), `${state.host}, counting for ${time(state.uptime_ms)}`);
     drawSwitch(state);
     drawLegend();
     drawChart();
     drawPolicies(state);
     drawStore(state);
+    drawConfig(state);
     drawTop(state);
     $("lost").hidden = true;
   } catch (error) {

@@ -1,5 +1,7 @@
 //! `FailureMode`: what a policy decides when the store gives no answer.
 
+use std::fmt;
+
 use crate::error::ConfigError;
 
 /// What a policy decides when the store gives no answer.
@@ -55,6 +57,18 @@ pub enum FailureMode {
         /// The part of the limit that this process may hand out: more than 0, at most 1.
         share: f64,
     },
+}
+
+/// In words: `allow`, `deny`, or `local, 50 %` for a share of the limit in this process.
+impl fmt::Display for FailureMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Allow => f.write_str("allow"),
+            Self::Deny => f.write_str("deny"),
+            #[cfg(feature = "memory")]
+            Self::Local { share } => write!(f, "local, {} %", share * 100.0),
+        }
+    }
 }
 
 impl FailureMode {

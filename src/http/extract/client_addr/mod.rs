@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::http::field::Field;
 use crate::key::Key;
 use crate::ranges::{AddressRanges, embedded, read_range};
-use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead, is_equal};
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 use super::canonical::Ipv6Prefix;
 use super::peer::Peer;
@@ -237,6 +237,10 @@ impl KeyExtractor for ClientAddr {
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Address
     }
 
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::ranges::embedded;
-use crate::request::{AddressExtractor, KeyError, KeyExtractor, RequestHead, is_equal};
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 use super::canonical::Ipv6Prefix;
 
@@ -155,6 +155,10 @@ impl KeyExtractor for PeerAddr {
         is_equal(self, other)
     }
 
+    fn kind(&self) -> KeyKind {
+        KeyKind::Address
+    }
+
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
         PeerNetwork(Ipv6Prefix::default()).canonical_address(address)
     }
@@ -183,6 +187,10 @@ impl KeyExtractor for PeerNetwork {
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Address
     }
 
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {

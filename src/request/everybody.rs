@@ -1,7 +1,7 @@
 //! `Everybody`: one quota for all requests together.
 
+use super::{KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead, is_equal};
 
 /// One quota for all requests together: the default of a [`Policy`](crate::Policy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,5 +14,9 @@ impl KeyExtractor for Everybody {
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         is_equal(self, other)
+    }
+
+    fn kind(&self) -> KeyKind {
+        KeyKind::Everybody
     }
 }

@@ -1,0 +1,78 @@
+//! `Enforcement`: whether requests are limited right now, and why not if they are not.
+
+use crate::limiter::{Limiter, PolicySummary};
+use crate::mode::Mode;
+use crate::observe::BreakerState;
+use crate::store::FailureMode;
+
+/// Whether requests are limited right now.
+#[derive(serde::Serialize)]
+pub(super) struct Enforcement {
+    status: &'static str,
+    /// Why it is not `full`, in words.
+    reason: Option<String>,
+}
+
+impl Enforcement {
+    pub(super) fn of(limiter: &Limiter, policies: &[PolicySummary]) -> Self {
+        let enforced = |policy: &&PolicySummary| policy.mode == Mode::Enforce;
+        let enforced: Vec<_> = policies.iter().filter(enforced).collect();
+        if !limiter.is_on() {
+            return Self::none("limiting is turned off");
+        }
+        if policies.is_empty() {
+            return Self::none("there is no policy");
+        }
+        if enforced.is_empty() {
+            return Self::none("no policy is enforced: each is in shadow mode or off");
+        }
+        if limiter.breaker() == BreakerState::Closed {
+            return Self {
+                status: "full",
+                reason: None,
+            };
+        }
+        Self::without_store(&enforced)
+    }
+
+    /// What the failure modes decide while the store is left alone.
+    fn without_store(enforced: &[&PolicySummary]) -> Self {
+        let count = |is: fn(FailureMode) -> bool| {
+            let modes = enforced.iter().map(|policy| policy.on_store_failure);
+            modes.filter(|mode| is(*mode)).count()
+        };
+        let open = count(|mode| mode == FailureMode::Allow);
+        let closed = count(|mode| mode == FailureMode::Deny);
+        let local = enforced.len() - open - closed;
+        let consequences = [
+            (open, "let everything pass", "lets everything pass"),
+            (closed, "refuse everything", "refuses everything"),
+            (
+                local,
+                "limit in this process alone",
+                "limits in this process alone",
+            ),
+        ];
+        let consequences = consequences.into_iter().filter(|(count, ..)| *count > 0);
+        let consequences = consequences.map(|(count, many, one)| match count {
+            1 => format!("1 policy {one}"),
+            _ => format!("{count} policies {many}"),
+        });
+        let consequences = consequences.collect::<Vec<_>>().join(", ");
+        Self {
+            status: if open == enforced.len() {
+                "none"
+            } else {
+                "partial"
+            },
+            reason: Some(format!("the store does not answer: {consequences}")),
+        }
+    }
+
+    fn none(reason: &str) -> Self {
+        Self {
+            status: "none",
+            reason: Some(reason.to_owned()),
+        }
+    }
+}
