@@ -416,6 +416,31 @@ fn gauges_show_the_switch_and_each_policys_mode_from_the_start() {
     });
 }
 
+#[cfg(feature = "config")]
+#[test]
+fn gauges_show_whether_and_when_the_file_was_last_read() {
+    const SUCCESSFUL: &str = "tower_throttle_config_last_reload_successful";
+    const SUCCESS_TIME: &str = "tower_throttle_config_last_reload_success_timestamp_seconds";
+    let since_epoch = || {
+        let since = std::time::SystemTime::UNIX_EPOCH.elapsed();
+        since.unwrap().as_secs_f64()
+    };
+    let before = since_epoch();
+    let scrape = recorded(|| {
+        let config = tower_throttle::Config::from_toml("store = \"memory\"\npolicy = []").unwrap();
+        config.observe(Metrics::new()).connect_lazy().unwrap();
+    });
+    assert_eq!(scrape.value(SUCCESSFUL, &[]), Some(1.0));
+    let read_at = scrape.value(SUCCESS_TIME, &[]).unwrap();
+    assert!((before..=since_epoch()).contains(&read_at), "{read_at}");
+    // Without a file there is nothing to tell.
+    let scrape = recorded(|| {
+        let limiter = Limiter::builder(AlwaysAllow).observe(Metrics::new());
+        limiter.build().unwrap();
+    });
+    assert_eq!(scrape.value(SUCCESSFUL, &[]), None);
+}
+
 #[test]
 fn limiters_with_names_have_series_of_their_own() {
     let scrape = recorded(|| {

@@ -149,9 +149,11 @@ impl Config {
             limiter = limiter.observe(Arc::clone(observer));
         }
         // Reading the file has built this very limiter once, over another store.
-        limiter
+        let limiter = limiter
             .build()
-            .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
+            .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))?;
+        limiter.rules_in_force().tell_config_read(None);
+        Ok(limiter)
     }
 
     /// The choice of quota headers.

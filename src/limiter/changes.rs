@@ -11,7 +11,7 @@ use crate::trace;
 ///
 /// They are queued where they are made, under the lock of the rules, and told outside of it: an
 /// observer may change the limiter in turn.
-pub(crate) struct Changes {
+pub(super) struct Changes {
     queue: Mutex<Queue>,
     observers: Observers,
 }
@@ -31,7 +31,7 @@ impl Changes {
         }
     }
 
-    pub(crate) fn push(&self, event: ChangeEvent) {
+    pub(super) fn push(&self, event: ChangeEvent) {
         self.with(|queue| queue.pending.push_back(event));
     }
 

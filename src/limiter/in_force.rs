@@ -77,9 +77,15 @@ impl RulesInForce {
         });
     }
 
+    /// Tells that the configuration was read, and why it was refused if it was.
+    #[cfg(feature = "config")]
+    pub(crate) fn tell_config_read(&self, error: Option<String>) {
+        self.change(|changes| changes.push(ChangeEvent::ConfigRead { error }));
+    }
+
     /// Makes a change, one at a time, so that concurrent ones do not overwrite each other; then tells
     /// of it.
-    pub(crate) fn change<T>(&self, change: impl FnOnce(&Changes) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&Changes) -> T) -> T {
         // Nothing under the lock can be half done.
         let lock = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&self.changes);

@@ -1,6 +1,46 @@
 //! A file that is refused leaves everything as it was.
 
-use super::file::{Limits, limit, with};
+use std::sync::{Arc, Mutex};
+
+use tower_throttle::{ChangeEvent, ConfigFile, Mode, Observer};
+
+use super::file::{Limits, limit, watch, with};
+
+/// The changes that it was told of, each in a word or two.
+#[derive(Clone, Default)]
+struct Changes(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Changes {
+    fn on_change(&self, event: &ChangeEvent) {
+        let words = match event {
+            ChangeEvent::ConfigRead { error: None, .. } => "read".to_owned(),
+            ChangeEvent::ConfigRead {
+                error: Some(error), ..
+            } => format!("refused {error}"),
+            ChangeEvent::PolicyMode { from, to, .. } => {
+                let [from, to] = [from, to].map(|mode| mode.map_or("none", Mode::as_str));
+                format!("{from} to {to}")
+            }
+            other => panic!("{other:?}"),
+        };
+        self.0.lock().unwrap().push(words);
+    }
+}
+
+#[tokio::test]
+async fn an_observer_is_told_when_the_file_was_read_what_changed_and_why_it_was_refused() {
+    let changes = Changes::default();
+    let file = Limits::new(&limit("3/day"));
+    let mut limits = watch(ConfigFile::new(file.path()).observe(changes.clone())).await;
+    let told = || std::mem::take(&mut *changes.0.lock().unwrap());
+    assert_eq!(told(), ["none to enforce", "read"]);
+    file.replace(&limit("5/week"));
+    let refused = limits.outcome().await.unwrap_err();
+    assert_eq!(told(), [format!("refused {refused}")]);
+    file.replace(&with("", "5/day", "mode = \"shadow\""));
+    limits.reloaded().await;
+    assert_eq!(told(), ["enforce to shadow", "read"]);
+}
 
 #[tokio::test]
 async fn a_wrong_file_leaves_the_limits_in_force_and_is_reported_with_its_line() {

@@ -8,6 +8,7 @@ use tower_throttle::{
 };
 
 use crate::http_store::{TestStore, Trip};
+use crate::support::web::GENEROUS;
 use crate::{Site, status_from, ten, unreachable};
 
 #[tokio::test]
@@ -139,6 +140,34 @@ async fn whether_requests_are_limited_is_told_as_it_is_now() {
     }
     let site = Site::of([]).await;
     assert_eq!(enforcement(&site).await.0, "none");
+}
+
+#[cfg(feature = "config")]
+#[tokio::test]
+async fn the_state_tells_when_the_file_was_read_and_why_it_was_refused() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let path = directory.path().join("limits.toml");
+    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    write("store = \"memory\"\npolicy = []");
+    let operator = Operator::new();
+    let (sender, mut reloads) = tokio::sync::mpsc::unbounded_channel();
+    let file = tower_throttle::ConfigFile::new(&path)
+        .observe(operator.clone())
+        .on_reload(move |outcome| {
+            let _ = sender.send(outcome.is_ok());
+        });
+    let config = file.open().await.unwrap();
+    let site = Site::about(config.limiter(), operator).await;
+    let told = site.state().await["config"].take();
+    assert!(
+        told["read_ago_ms"].is_u64() && told["error"].is_null(),
+        "{told}"
+    );
+    write("store = \"memory\"\npolicies = []");
+    let reload = tokio::time::timeout(GENEROUS, reloads.recv());
+    assert_eq!(reload.await.unwrap(), Some(false));
+    let told = site.state().await["config"].take();
+    assert!(told["error"].as_str().unwrap().contains("line 2"), "{told}");
 }
 
 #[tokio::test]

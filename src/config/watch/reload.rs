@@ -84,6 +84,8 @@ impl Reloader {
             }
         }
         let error = outcome.err().map(Arc::new);
+        let refused = error.as_ref().map(ToString::to_string);
+        self.rules.tell_config_read(refused);
         self.error.store(error.clone());
         if let Some(told) = &self.on_reload {
             let tell = || told(error.as_deref().map_or(Ok(()), Err));
