@@ -14,8 +14,9 @@ pub(crate) use tracing::{debug, info, warn};
 /// Accepts an event in `tracing`'s syntax and does nothing.
 #[cfg(not(feature = "tracing"))]
 macro_rules! silent {
-    ($($field:ident = $(%)? $value:expr,)* $text:literal) => {{
+    ($($field:ident = $(%)? $value:expr,)* $text:literal $(, $part:expr)*) => {{
         $(let _ = &$value;)*
+        $(let _ = &$part;)*
     }};
 }
 

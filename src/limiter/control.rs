@@ -9,6 +9,7 @@ use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
 use crate::observe::{BreakerState, ChangeEvent};
+use crate::store::Outage;
 
 impl Limiter {
     /// Replaces all rules in one step: a request is judged by the old rules or by the new ones, and
@@ -99,6 +100,17 @@ impl Limiter {
                 changes.push(ChangeEvent::Switched { is_on });
             }
         });
+    }
+
+    /// What operators call the store, without credentials, such as `Redis at 127.0.0.1:6379`.
+    pub fn store_name(&self) -> &str {
+        self.0.store.breaker().store()
+    }
+
+    /// How long the store has been left alone, and what has passed uncounted meanwhile; `None` while
+    /// the circuit breaker is closed.
+    pub fn outage(&self) -> Option<Outage> {
+        self.0.store.breaker().outage()
     }
 
     /// Whether requests are limited, that is, not [turned off](Self::turn_off).

@@ -11,6 +11,7 @@ use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
 use crate::observe::{ChangeEvent, Observers};
+use crate::store::{Enforced, FailureMode};
 
 /// The rules in force. A request is judged by the rules it finds, to its end.
 pub(crate) struct RulesInForce {
@@ -92,5 +93,16 @@ impl RulesInForce {
         drop(lock);
         self.changes.tell();
         changed
+    }
+}
+
+impl Enforced for RulesInForce {
+    fn failure_modes(&self) -> Vec<(String, FailureMode)> {
+        let rules = self.rules.load();
+        let policies = rules.policies.iter();
+        let enforced = policies.filter(|policy| policy.mode() == Mode::Enforce);
+        enforced
+            .map(|policy| (policy.id.name().to_owned(), policy.on_store_failure))
+            .collect()
     }
 }

@@ -60,7 +60,7 @@ impl Limiter {
     }
 }
 
-/// Logs what an operator has to mend before requests can be judged.
+/// Logs what an operator has to fix before requests can be judged.
 fn warn_of_refusal(event: &RefusalEvent<'_>, explanation: &str) {
     let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
     match event.mode {
@@ -68,13 +68,15 @@ fn warn_of_refusal(event: &RefusalEvent<'_>, explanation: &str) {
             policy = policy,
             reason = %reason,
             explanation = %OneLine(explanation),
-            "would have been refused without asking"
+            "rate limiting: requests would be refused with 500, as the server does not provide what \
+             the policy needs"
         ),
         _ => trace::warn!(
             policy = policy,
             reason = %reason,
             explanation = %OneLine(explanation),
-            "refused without asking"
+            "rate limiting: requests are refused with 500, as the server does not provide what the \
+             policy needs"
         ),
     }
 }

@@ -31,8 +31,8 @@ mod under_way;
 pub(crate) use begun::go_on;
 pub use check::Check;
 pub use deny_cache::DenyCache;
-pub use failover::FailureMode;
-pub(crate) use failover::{Failover, PendingDecisions};
+pub(crate) use failover::{Enforced, Failover, PendingDecisions};
+pub use failover::{FailureMode, Outage};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub use policy_id::PolicyId;
 pub(crate) use quota::Leased;
@@ -160,6 +160,11 @@ pub trait Store: Send + Sync + 'static {
     fn fails_in_parts(&self) -> bool {
         false
     }
+
+    /// What operators call it in logs, such as `Redis at 127.0.0.1:6379`. Without credentials.
+    fn name(&self) -> String {
+        "the store".to_owned()
+    }
 }
 
 /// An answer, or the future of one.
@@ -213,6 +218,10 @@ macro_rules! store_behind {
 
             fn fails_in_parts(&self) -> bool {
                 (**self).fails_in_parts()
+            }
+
+            fn name(&self) -> String {
+                (**self).name()
             }
         }
     )+};

@@ -7,7 +7,7 @@ use super::log::Log;
 
 /// No other test of this program may listen everywhere.
 #[tokio::test]
-async fn a_file_without_policies_is_warned_of_and_each_reload_tells_how_many_there_are() {
+async fn each_reload_is_logged_and_a_file_without_policies_is_warned_of() {
     let log = Log::listen_everywhere();
     let file = Limits::new("store = \"memory\"\npolicy = []\n");
     let path = file.path().display().to_string();
@@ -16,23 +16,24 @@ async fn a_file_without_policies_is_warned_of_and_each_reload_tells_how_many_the
         let of_this = events.filter(|event| event.fields.get("file") == Some(&path));
         let told = |event: super::log::Entry| {
             let policies = event.fields.get("policies").cloned();
-            (event.level, event.name, policies)
+            assert!(event.name.contains(&path), "{event:?}");
+            assert!(!event.name.contains('\n'), "{event:?}");
+            (event.level, policies)
         };
         of_this.map(told).collect::<Vec<_>>()
     };
-    let reloaded = |policies: &str| {
-        let text = "the limits are reloaded".to_owned();
-        (Level::INFO, text, Some(policies.to_owned()))
-    };
-    let text = "the file has no policy: nothing is limited".to_owned();
-    let warned = (Level::WARN, text, None);
+    let reloaded = |policies: &str| (Level::INFO, Some(policies.to_owned()));
+    let warned = (Level::WARN, None);
 
     let mut limits = file.open().await;
-    assert_eq!(said(), std::slice::from_ref(&warned));
+    assert_eq!(said(), [warned.clone()]);
     file.replace(&limit("3/day"));
     limits.reloaded().await;
     assert_eq!(said(), [warned.clone(), reloaded("1")]);
     file.replace("store = \"memory\"\npolicy = []\n");
     limits.reloaded().await;
     assert_eq!(said()[2..], [reloaded("0"), warned]);
+    file.replace("store = \"memory\"\n\"x\\nERROR\" = 1\n");
+    limits.outcome().await.unwrap_err();
+    assert_eq!(said()[4..], [(Level::ERROR, None)]);
 }

@@ -119,16 +119,31 @@ async fn a_refusal_says_why() {
     }
 }
 
+/// What a server lacks is warned of.
+const REFUSED: &str = "rate limiting: requests are refused with 500, as the server does not provide \
+                       what the policy needs";
+const WOULD_BE_REFUSED: &str = "rate limiting: requests would be refused with 500, as the server does \
+                                not provide what the policy needs";
+
 #[tokio::test]
 async fn refusals_in_shadow_are_not_logged_as_refusals() {
-    let text = "would have been refused without asking";
     let reject = || {
         let policy = one_a_minute("trial").mode(Mode::Shadow);
         policy.on_missing_key(OnMissingKey::Reject)
     };
-    for (policy, level, reason) in [
-        (reject(), Level::DEBUG, "missing_key"),
-        (reject().by(PeerAddr), Level::WARN, "misconfigured"),
+    for (policy, level, reason, text) in [
+        (
+            reject(),
+            Level::DEBUG,
+            "missing_key",
+            "would have been refused without asking",
+        ),
+        (
+            reject().by(PeerAddr),
+            Level::WARN,
+            "misconfigured",
+            WOULD_BE_REFUSED,
+        ),
     ] {
         let (log, _listening) = Log::listen();
         let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
@@ -145,7 +160,7 @@ async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
     let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(PeerAddr);
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
     assert_eq!(send(&limiter, from(None, &[])).await, 500);
-    let event = only(&log, Level::WARN, "refused without asking");
+    let event = only(&log, Level::WARN, REFUSED);
     assert_eq!(event.field("policy"), "client");
     assert_eq!(event.field("reason"), "misconfigured");
     let why = event.field("explanation");
@@ -200,9 +215,6 @@ async fn a_policy_that_is_enforced_is_warned_of_at_once() {
         .filter(|event| event.level == Level::WARN)
         .map(|event| (event.level, &*event.name))
         .collect();
-    let expected = [
-        (Level::WARN, "would have been refused without asking"),
-        (Level::WARN, "refused without asking"),
-    ];
+    let expected = [(Level::WARN, WOULD_BE_REFUSED), (Level::WARN, REFUSED)];
     assert_eq!(told, expected);
 }

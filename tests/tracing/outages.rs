@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tower_throttle::{
-    Answer, BreakerState, Check, DenyCache, Limiter, MINUTE, SECOND, Store, StoreError,
-    StoreErrorKind,
+    Answer, BreakerState, Check, DenyCache, FailureMode, Limiter, MINUTE, Mode, SECOND, Store,
+    StoreError, StoreErrorKind,
 };
 use tracing::Level;
 
@@ -44,13 +44,117 @@ async fn an_outage_is_warned_of_once_and_so_is_its_end() {
     let [began, ended] = &events[..] else {
         panic!("not two: {events:#?}");
     };
-    let text = "the store failed too often: it is left alone and the failure modes decide";
-    assert_eq!((began.level, &*began.name), (Level::WARN, text));
-    let text = "the store is back after it had failed too often";
-    assert_eq!((ended.level, &*ended.name), (Level::INFO, text));
+    assert_eq!((began.level, ended.level), (Level::WARN, Level::INFO));
+    assert_eq!(began.names(), ["reason"]);
     for event in [began, ended] {
-        assert_eq!(event.names(), ["reason"]);
         assert_eq!(event.field("reason"), "the store cannot be reached");
+    }
+    // The first of these opened the breaker, and the last one closed it.
+    assert_eq!(ended.field("uncounted"), "96");
+}
+
+/// A store with a name, of which somebody else decides.
+struct Named(Broken);
+
+impl Store for Named {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        self.0.ask(checks)
+    }
+
+    fn name(&self) -> String {
+        "Redis at 192.0.2.7:6379\nERROR".to_owned()
+    }
+}
+
+/// What whoever is on call has to know, of each of several limiters.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_told_with_the_store_and_with_what_becomes_of_each_policy() {
+    let (log, _listening) = Log::listen();
+    let broken = Broken(Arc::default());
+    let policies = [
+        one_a_minute("open"),
+        one_a_minute("shut").on_store_failure(FailureMode::Deny),
+        one_a_minute("local").on_store_failure(FailureMode::Local { share: 0.5 }),
+        one_a_minute("trial").mode(Mode::Shadow),
+        one_a_minute("resting").mode(Mode::Off),
+    ];
+    let limiter = Limiter::new(Named(broken.clone()), policies).unwrap();
+    assert_eq!(limiter.outage(), None);
+    check(&limiter, "shut", 5).await;
+    let warned = |log: &Log| {
+        let mut events = log.events();
+        events.retain(|event| event.level < Level::DEBUG);
+        events.pop().expect("it is told").name
+    };
+    let began = warned(&log);
+    for said in [
+        "Redis at 192.0.2.7:6379\\nERROR cannot be reached",
+        "policy \"open\" is NOT enforced",
+        "policy \"shut\" denies all requests",
+        "policy \"local\" counts in this process alone",
+    ] {
+        assert!(began.contains(said), "{said}: {began}");
+    }
+    assert!(
+        !began.contains("trial") && !began.contains("resting"),
+        "{began}"
+    );
+
+    // Some are refused, and some only look.
+    for policy in ["open", "shut", "local", "trial", "resting", "open"] {
+        check(&limiter, policy, 1).await;
+        let _ = limiter.peek(policy, "alice").await.unwrap();
+    }
+    tokio::time::advance(SECOND / 8).await;
+    let outage = limiter.outage().unwrap();
+    assert_eq!((outage.uncounted, outage.duration), (2, SECOND / 8));
+    assert_eq!(outage.reason, StoreErrorKind::Unreachable);
+
+    broken.0.store(true, Ordering::SeqCst);
+    tokio::time::sleep(MINUTE).await;
+    check(&limiter, "open", 1).await;
+    let ended = warned(&log);
+    assert!(
+        ended.contains("Redis at 192.0.2.7:6379\\nERROR is back after 60.1 s"),
+        "{ended}"
+    );
+    assert!(ended.contains("2 requests passed uncounted"), "{ended}");
+    assert_eq!(limiter.outage(), None);
+}
+
+/// Nothing else tells of them: they open no breaker.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_full_or_overloaded_is_warned_of_once_a_minute_with_its_policies() {
+    struct Failing(StoreErrorKind);
+
+    impl Store for Failing {
+        fn ask(&self, _: &[Check<'_>]) -> Answer {
+            Answer::Ready(Err(StoreError::new(self.0)))
+        }
+    }
+
+    for kind in [
+        StoreErrorKind::Full,
+        StoreErrorKind::Overloaded,
+        StoreErrorKind::ForeignValue,
+    ] {
+        let (log, _listening) = Log::listen();
+        let limiter = Limiter::new(Failing(kind), [one_a_minute("api")]).unwrap();
+        for _ in 0..150 {
+            check(&limiter, "api", 20).await;
+            tokio::time::sleep(SECOND).await;
+        }
+        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        let mut warnings = log.events();
+        warnings.retain(|event| event.level == Level::WARN);
+        assert_eq!(warnings.len(), 3, "{kind}: {warnings:#?}");
+        for warning in warnings {
+            assert!(
+                warning.name.contains("\"api\" is NOT enforced"),
+                "{warning:?}"
+            );
+            assert_eq!(warning.field("reason"), kind.to_string());
+        }
     }
 }
 
@@ -86,8 +190,9 @@ async fn a_store_with_a_failing_part_is_logged_once_a_minute_and_asked_on() {
     warnings.retain(|event| event.level == Level::WARN);
     assert_eq!(warnings.len(), 3, "{warnings:#?}");
     for warning in warnings {
-        let text = "a part of the store fails: the failure modes decide about its keys";
-        assert_eq!(&*warning.name, text);
+        let name = &warning.name;
+        assert!(name.contains("a part of the store fails"), "{name}");
+        assert!(name.contains("\"api\" is NOT enforced"), "{name}");
         assert_eq!(warning.field("reason"), "the store cannot be reached");
         assert_eq!(warning.field("error"), "no route to it");
     }

@@ -11,6 +11,7 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::way;
+use crate::one_line::OneLine;
 use crate::trace;
 
 /// A file is read once nothing has happened for this long: its writer may not be done.
@@ -94,7 +95,7 @@ impl Places {
             }
         });
         if let Err(error) = &watcher {
-            warn(error);
+            warn(path, error);
         }
         Self {
             path: path.to_owned(),
@@ -122,7 +123,7 @@ impl Places {
                 // If it has just gone, that is a change, too.
                 Err(error) if self.is_warned || is_of_nothing(&error) => {}
                 Err(error) => {
-                    warn(&error);
+                    warn(&self.path, &error);
                     self.is_warned = true;
                 }
             }
@@ -131,10 +132,12 @@ impl Places {
 }
 
 /// Warns that changes are noticed late.
-fn warn(error: &notify::Error) {
+fn warn(path: &Path, error: &notify::Error) {
     trace::warn!(
-        error = %error,
-        "the system does not report changes of the file, so it is checked every ten seconds"
+        error = %OneLine(error),
+        "rate limiting: the system does not report changes of {}, which is therefore read every ten \
+         seconds",
+        OneLine(path.display())
     );
 }
 

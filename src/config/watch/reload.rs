@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Display, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
@@ -12,6 +12,7 @@ use super::{Config, FileError, Hook};
 use crate::caught::caught;
 use crate::config::regular_file;
 use crate::limiter::RulesInForce;
+use crate::one_line::OneLine;
 use crate::trace;
 
 /// Keeps a limiter to what its file says.
@@ -61,25 +62,40 @@ impl Reloader {
     /// know.
     pub(super) fn warn_if_unlimited(&self) {
         if self.in_force.rules.count_policies() == 0 {
-            let file = self.path.display();
-            trace::warn!(file = %file, "the file has no policy: nothing is limited");
+            let file = self.file();
+            trace::warn!(
+                file = %file,
+                "rate limiting: {} has no policy: NOTHING is limited",
+                file
+            );
         }
     }
 
+    fn file(&self) -> OneLine<Display<'_>> {
+        OneLine(self.path.display())
+    }
+
     fn tell(&self, outcome: Result<(), FileError>) {
-        let file = self.path.display();
+        let file = self.file();
         match &outcome {
             Ok(()) => {
                 let policies = self.in_force.rules.count_policies();
-                trace::info!(file = %file, policies = policies, "the limits are reloaded");
+                trace::info!(
+                    file = %file,
+                    policies = policies,
+                    "rate limiting: {} is in force as it is now, with {} policies",
+                    file,
+                    policies
+                );
                 self.warn_if_unlimited();
             }
             Err(error) => {
-                let reason = error.source().map(ToString::to_string).unwrap_or_default();
+                let reason = error.source().map(ToString::to_string);
                 trace::error!(
-                    error = %error,
-                    reason = %reason,
-                    "the file is refused, the limits in force stay"
+                    file = %file,
+                    reason = reason.as_deref(),
+                    "rate limiting: the change of a file is REFUSED, the limits in force stay: {}",
+                    error
                 );
             }
         }

@@ -162,9 +162,15 @@ impl<S: Store> LimiterBuilder<S> {
         let observers = Observers::new(self.observers);
         let under_way = UnderWay::default();
         let leased = Arc::new(Leased::new(self.store, self.timeout, under_way.clone()));
-        let store = Failover::new(Arc::clone(&leased) as _, self.timeout, observers.clone());
+        let rules = Arc::new(RulesInForce::new(self.rules, observers.clone())?);
+        let store = Failover::new(
+            Arc::clone(&leased) as _,
+            self.timeout,
+            Arc::clone(&rules) as _,
+            observers.clone(),
+        );
         Ok(Limiter(Arc::new(Shared {
-            rules: Arc::new(RulesInForce::new(self.rules, observers.clone())?),
+            rules,
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
             store,

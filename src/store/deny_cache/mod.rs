@@ -141,6 +141,10 @@ impl<S: Store> Store for DenyCache<S> {
     fn fails_in_parts(&self) -> bool {
         self.inner.fails_in_parts()
     }
+
+    fn name(&self) -> String {
+        self.inner.name()
+    }
 }
 
 impl<S: Clone> Clone for DenyCache<S> {

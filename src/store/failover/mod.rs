@@ -23,10 +23,13 @@ mod fallback;
 #[cfg(feature = "memory")]
 mod local;
 mod mode;
+mod outage;
 mod pending;
 mod watch;
 
 pub use self::mode::FailureMode;
+pub(crate) use self::outage::Enforced;
+pub use self::outage::Outage;
 pub(crate) use self::pending::PendingDecisions;
 
 /// Puts the deadline, the circuit breaker and the failure modes around a store.
@@ -39,9 +42,16 @@ pub(crate) struct Failover {
 }
 
 impl Failover {
-    pub(crate) fn new(inner: Arc<dyn Store>, deadline: Duration, observers: Observers) -> Self {
+    pub(crate) fn new(
+        inner: Arc<dyn Store>,
+        deadline: Duration,
+        policies: Arc<dyn Enforced>,
+        observers: Observers,
+    ) -> Self {
+        let (has_parts, store) = (inner.fails_in_parts(), inner.name());
+        let breaker = Breaker::new(has_parts, store, policies, observers);
         Self {
-            breaker: Spread::new(Breaker::new(inner.fails_in_parts(), observers)),
+            breaker: Spread::new(breaker),
             fallback: Spread::new(Fallback::new(Arc::clone(&inner))),
             inner,
             deadline,
@@ -133,7 +143,7 @@ impl Failover {
             }
             Answer::Ready(Ok(_)) => StoreErrorKind::BadReply,
             Answer::Ready(Err(error)) => {
-                self.breaker.warn_if_refused(&error);
+                self.breaker.warn_if_lasting(&error);
                 error.kind()
             }
         };
@@ -170,7 +180,9 @@ impl Failover {
     #[cold]
     #[inline(never)]
     fn decided(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
-        self.fallback.decide(checks, why)
+        let decisions = self.fallback.decide(checks, why);
+        self.breaker.decided_without(checks, &decisions);
+        decisions
     }
 }
 

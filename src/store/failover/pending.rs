@@ -108,7 +108,9 @@ impl PendingDecisions {
             false => this.ticket.failed(asked, &error),
         }
         let checks = question(this.checks);
-        Poll::Ready(read(&this.fallback.decide(&checks, error.kind())))
+        let decisions = this.fallback.decide(&checks, error.kind());
+        this.ticket.decided_without(&checks, &decisions);
+        Poll::Ready(read(&decisions))
     }
 }
 

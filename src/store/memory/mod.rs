@@ -154,6 +154,10 @@ impl Store for MemoryStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         Answer::Ready(self.decide(checks))
     }
+
+    fn name(&self) -> String {
+        "the memory of this process".to_owned()
+    }
 }
 
 impl Default for MemoryStore {

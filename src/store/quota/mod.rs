@@ -152,6 +152,10 @@ impl<S: Store> Store for Leased<S> {
     fn fails_in_parts(&self) -> bool {
         self.0.inner.fails_in_parts()
     }
+
+    fn name(&self) -> String {
+        self.0.inner.name()
+    }
 }
 
 #[inline]

@@ -4,13 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::RedisStore;
 use super::cluster::Cluster;
 use super::connection::{Address, Certificates, Connector, Lane, Masters, RESPONSE_TIMEOUT};
 use super::in_flight::InFlight;
 use super::keys::Prefix;
 use super::server::{Server, Servers};
 use super::waits::Waits;
+use super::{BY_POOL, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Clock;
 
@@ -151,18 +151,19 @@ impl RedisStoreBuilder {
         let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
         let in_flight =
             InFlight::new(self.max_in_flight).map_err(|error| wrong(error.to_string()))?;
-        let servers = match self.source {
+        let (name, servers) = match self.source {
             Source::Url(url) => {
                 let address = Address::parse(&url).map_err(wrong)?;
-                servers_at(address, &self.certificates)?
+                let name = address.to_string();
+                (name, servers_at(address, &self.certificates)?)
             }
             Source::Pool(_) if !self.certificates.is_empty() => {
                 return Err(wrong("a pool has certificates of its own".to_owned()));
             }
-            Source::Pool(pool) => Servers::One(Lane::new(pool)),
+            Source::Pool(pool) => (BY_POOL.to_owned(), Servers::One(Lane::new(pool))),
         };
         let server = Server::spread(servers, prefix, self.clock, in_flight, self.waits);
-        Ok(RedisStore::over(server))
+        Ok(RedisStore::over(server, name.into()))
     }
 }
 

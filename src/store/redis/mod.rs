@@ -1,6 +1,7 @@
 //! The fleet's store: every verdict is one script call on a Redis or Valkey server.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::deny_cache::denials::Denials;
@@ -166,6 +167,8 @@ pub use reply::fuzzing::redis_reply;
 pub struct RedisStore {
     shared: Spread<Shared>,
     denials: Option<Spread<Denials>>,
+    /// The server or servers, as the URL names them.
+    name: Arc<str>,
 }
 
 impl RedisStore {
@@ -235,13 +238,8 @@ impl RedisStore {
     fn over_connector(connector: Connector) -> Self {
         let servers = Servers::One(Lane::new(connector));
         let (prefix, in_flight) = (Prefix::default(), InFlight::default());
-        Self::over(Server::spread(
-            servers,
-            prefix,
-            None,
-            in_flight,
-            Waits::USUAL,
-        ))
+        let server = Server::spread(servers, prefix, None, in_flight, Waits::USUAL);
+        Self::over(server, BY_POOL.into())
     }
 
     /// Asks the server every time, even about a subject that is known to be denied. Applies to this
@@ -275,11 +273,12 @@ impl RedisStore {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
 
-    fn over(shared: Spread<Shared>) -> Self {
+    fn over(shared: Spread<Shared>, name: Arc<str>) -> Self {
         let clock = Server::of(&shared).clock().cloned();
         Self {
             denials: Some(Spread::new(Denials::new(clock))),
             shared,
+            name,
         }
     }
 
@@ -303,6 +302,9 @@ impl RedisStore {
     }
 }
 
+/// A pool does not tell where it connects to.
+const BY_POOL: &str = "Redis by a pool of connections";
+
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         let ask = |noted| Answer::Pending(self.server().answer_and_note(checks, noted));
@@ -322,6 +324,10 @@ impl Store for RedisStore {
 
     fn fails_in_parts(&self) -> bool {
         self.server().is_cluster()
+    }
+
+    fn name(&self) -> String {
+        (*self.name).to_owned()
     }
 }
 

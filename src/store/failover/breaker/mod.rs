@@ -5,22 +5,24 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::circuit::{Circuit, Health, Pass, is_answered};
-use crate::decision::{Decision, Decisions};
+use super::outage::{Enforced, Outage};
+use crate::algorithm::Action;
+use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::{BreakerState, Observer as _, Observers};
 use crate::per_thread::{Count, Spread, SpreadRef};
 use crate::random::random;
-use crate::trace::Warned;
+use crate::store::Check;
 
 mod telling;
 
-use telling::{Change, Telling};
+use telling::{Change, Telling, Warnings};
 
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,
@@ -36,8 +38,14 @@ pub(crate) struct Breaker {
     quiet_until_us: AtomicU64,
     /// How many answers were only counted.
     worked_quietly: Count,
+    /// How many requests have passed uncounted.
+    uncounted: Count,
     since: Instant,
+    /// The store's name.
+    store: String,
+    policies: Arc<dyn Enforced>,
     observers: Observers,
+    warnings: Mutex<Warnings>,
 }
 
 struct Inner {
@@ -47,10 +55,16 @@ struct Inner {
     /// Changes not yet reported to the observers, oldest first.
     untold: VecDeque<Change>,
     is_telling: bool,
-    /// When the log last warned of a failure that only an operator can mend, and of a part that
-    /// fails.
-    warned: Warned,
-    warned_of_part: Warned,
+    /// The outage, while the circuit is not closed.
+    outage: Option<Began>,
+}
+
+/// The beginning of an outage.
+#[derive(Clone, Copy)]
+struct Began {
+    at: Instant,
+    /// How many requests had passed uncounted by then.
+    uncounted: u64,
 }
 
 /// How a question may be asked.
@@ -63,11 +77,22 @@ pub(super) enum Admission {
 
 impl Breaker {
     /// `has_parts`: whether the store can fail in parts.
-    pub(super) fn new(has_parts: bool, observers: Observers) -> Self {
-        Self::seeded(random(), has_parts, observers)
+    pub(super) fn new(
+        has_parts: bool,
+        store: String,
+        policies: Arc<dyn Enforced>,
+        observers: Observers,
+    ) -> Self {
+        Self::seeded(random(), has_parts, store, policies, observers)
     }
 
-    fn seeded(seed: u64, has_parts: bool, observers: Observers) -> Self {
+    fn seeded(
+        seed: u64,
+        has_parts: bool,
+        store: String,
+        policies: Arc<dyn Enforced>,
+        observers: Observers,
+    ) -> Self {
         let breaker = Self {
             has_parts,
             inner: Mutex::new(Inner {
@@ -75,15 +100,18 @@ impl Breaker {
                 known_quiet: 0,
                 untold: VecDeque::new(),
                 is_telling: false,
-                warned: Warned::default(),
-                warned_of_part: Warned::default(),
+                outage: None,
             }),
             word: AtomicU64::new(0),
             probe_at_us: AtomicU64::new(0),
             quiet_until_us: AtomicU64::new(0),
             worked_quietly: Count::default(),
+            uncounted: Count::default(),
             since: Instant::now(),
+            store,
+            policies,
             observers,
+            warnings: Mutex::default(),
         };
         breaker.publish(&breaker.lock().circuit);
         breaker
@@ -91,6 +119,33 @@ impl Breaker {
 
     pub(crate) fn state(&self) -> BreakerState {
         state_of(self.word.load(Ordering::Relaxed))
+    }
+
+    /// The store's name.
+    pub(crate) fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// The outage, while the circuit is not closed.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        let inner = self.lock();
+        let began = inner.outage?;
+        Some(self.outage_since(began, inner.circuit.why()?))
+    }
+
+    fn outage_since(&self, began: Began, reason: StoreErrorKind) -> Outage {
+        Outage {
+            duration: began.at.elapsed(),
+            reason,
+            uncounted: self.uncounted.sum().saturating_sub(began.uncounted),
+        }
+    }
+
+    /// The failure modes have decided about this question.
+    pub(super) fn decided_without(&self, checks: &[Check<'_>], decisions: &Decisions) {
+        if passes_uncounted(checks, decisions) {
+            self.uncounted.add();
+        }
     }
 
     /// The fast path: lets a question pass while the breaker is closed.
@@ -181,11 +236,22 @@ impl Breaker {
         self.publish(&inner.circuit);
         let (to, why) = (inner.circuit.state(), inner.circuit.why());
         if from != to {
+            let mut ended = None;
+            if from == BreakerState::Closed {
+                inner.outage = Some(Began {
+                    at: Instant::now(),
+                    uncounted: self.uncounted.sum(),
+                });
+            } else if to == BreakerState::Closed {
+                let outage = inner.outage.take().zip(why);
+                ended = outage.map(|(began, why)| self.outage_since(began, why));
+            }
             inner.untold.push_back(Change {
                 from,
                 to,
                 why,
                 failure: failure.cloned(),
+                ended,
             });
         }
         let is_to_tell = !inner.untold.is_empty() && !inner.is_telling;
@@ -255,7 +321,7 @@ impl Ticket {
 
     /// The round trip ended without decisions.
     pub(super) fn failed(&mut self, asked: Instant, error: &StoreError) {
-        self.breaker.warn_if_refused(error);
+        self.breaker.warn_if_lasting(error);
         self.over(asked, Health::of_failure(error), Some(error));
     }
 
@@ -267,13 +333,21 @@ impl Ticket {
         self.over(asked, health, Some(&error));
     }
 
+    /// The failure modes have decided about this question.
+    pub(super) fn decided_without(&self, checks: &[Check<'_>], decisions: &Decisions) {
+        self.breaker.decided_without(checks, decisions);
+    }
+
     /// The round trip ended with decisions. If the store has parts, some may say that their part
     /// failed.
     pub(super) fn decided(&mut self, asked: Instant, decisions: &Decisions) {
-        let failure = || decisions.iter().find_map(Decision::store_failure);
-        let failure = self.breaker.has_parts.then(failure).flatten();
+        let failure = decisions.iter().find_map(Decision::store_failure);
         let failure = failure.map(StoreError::new);
-        self.over(asked, Health::Works, failure.as_ref());
+        if let Some(error) = &failure {
+            self.breaker.warn_if_lasting(error);
+        }
+        let of_part = failure.filter(|_| self.breaker.has_parts);
+        self.over(asked, Health::Works, of_part.as_ref());
     }
 
     fn over(&mut self, asked: Instant, health: Health, failure: Option<&StoreError>) {
@@ -312,6 +386,19 @@ impl Drop for Ticket {
                 .change(|circuit| circuit.given_up(self.pass, now));
         }
     }
+}
+
+/// Whether a request goes on that an enforced policy would have counted.
+fn passes_uncounted(checks: &[Check<'_>], decisions: &Decisions) -> bool {
+    let is_taken = |check: &Check<'_>| match check.action {
+        Action::Take(take) => take.cost > 0 && !check.is_shadow,
+        _ => false,
+    };
+    let has_failed_open =
+        |decision: &Decision| matches!(decision.outcome(), Outcome::FailedOpen(_));
+    let mut each = checks.iter().zip(decisions.iter());
+    decisions.all_allow()
+        && each.any(|(check, decision)| is_taken(check) && has_failed_open(decision))
 }
 
 const STATE_BITS: u32 = 2;

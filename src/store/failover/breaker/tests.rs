@@ -31,6 +31,16 @@ impl Observer for Notes {
     }
 }
 
+fn new(has_parts: bool, observers: Observers) -> Breaker {
+    Breaker::seeded(
+        7,
+        has_parts,
+        "the store".to_owned(),
+        Arc::new(()),
+        observers,
+    )
+}
+
 fn observed() -> (Spread<Breaker>, Arc<Notes>) {
     observed_of(false)
 }
@@ -38,7 +48,7 @@ fn observed() -> (Spread<Breaker>, Arc<Notes>) {
 fn observed_of(has_parts: bool) -> (Spread<Breaker>, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let observers = Observers::new(vec![Arc::clone(&notes) as Arc<dyn Observer>]);
-    let breaker = Spread::new(Breaker::seeded(7, has_parts, observers));
+    let breaker = Spread::new(new(has_parts, observers));
     notes.breaker.set(breaker.clone()).ok().unwrap();
     (breaker, notes)
 }
@@ -81,7 +91,7 @@ async fn a_part_that_failed_beside_others_is_told_to_observers_and_warned_of() {
             ticket.decided(Instant::now(), &decisions.into_iter().collect());
         }
         assert_eq!(*notes.failures.lock().unwrap(), [told; 10]);
-        let was_warned_of = !breaker.lock().warned_of_part.try_warn();
+        let was_warned_of = !breaker.is_due(|warnings| &mut warnings.of_part);
         assert_eq!(was_warned_of, has_parts);
         assert_eq!(breaker.state(), BreakerState::Closed);
     }
@@ -130,7 +140,7 @@ proptest! {
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
-            let breaker = Spread::new(Breaker::seeded(7, has_parts, Observers::default()));
+            let breaker = Spread::new(new(has_parts, Observers::default()));
             let mut circuit = Circuit::new(7, has_parts);
             for (failure, milliseconds) in answers {
                 tokio::time::advance(Duration::from_millis(milliseconds)).await;
@@ -255,7 +265,7 @@ async fn a_part_that_fails_a_question_which_others_answer_is_warned_of_and_opens
             ticket.failed(Instant::now(), &failure);
         }
         assert_eq!(breaker.state(), state);
-        let was_warned_of = !breaker.lock().warned_of_part.try_warn();
+        let was_warned_of = !breaker.is_due(|warnings| &mut warnings.of_part);
         assert_eq!(was_warned_of, is_of_part);
     }
 }
@@ -263,7 +273,7 @@ async fn a_part_that_fails_a_question_which_others_answer_is_warned_of_and_opens
 /// However many there are, they do not show how the store is now.
 #[tokio::test(start_paused = true)]
 async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_closed() {
-    let breaker = Spread::new(Breaker::seeded(7, false, Observers::default()));
+    let breaker = Spread::new(new(false, Observers::default()));
     let before: Vec<_> = (0..100).map(|_| ask(&breaker).unwrap()).collect();
     open(&breaker);
     pause().await;
@@ -323,7 +333,7 @@ async fn an_observer_that_panics_loses_no_probe_and_keeps_no_change_from_others(
     let notes = Arc::new(Notes::default());
     let told = Arc::clone(&notes) as Arc<dyn Observer>;
     let observers = Observers::new(vec![Arc::new(Panics), told]);
-    let breaker = Spread::new(Breaker::seeded(7, false, observers));
+    let breaker = Spread::new(new(false, observers));
     open(&breaker);
     pause().await;
     answer(&breaker, FAILED);
@@ -353,7 +363,7 @@ impl Observer for Recovers {
 async fn a_change_that_an_observer_causes_is_told_after_the_one_before_it() {
     let (first, notes) = (Arc::new(Recovers::default()), Arc::new(Notes::default()));
     let both: [Arc<dyn Observer>; 2] = [first.clone(), notes.clone()];
-    let breaker = Spread::new(Breaker::seeded(7, true, Observers::new(both.to_vec())));
+    let breaker = Spread::new(new(true, Observers::new(both.to_vec())));
     first.0.set(breaker.clone()).ok().unwrap();
     (0..5).for_each(|_| answer(&breaker, FAILED));
     let told = [BreakerState::Open, BreakerState::Closed];

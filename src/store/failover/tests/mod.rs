@@ -50,7 +50,7 @@ fn over(way: Way) -> (Arc<Scripted>, Failover) {
         questions: AtomicUsize::default(),
     });
     let deadline = Duration::from_millis(50);
-    let failover = Failover::new(store.clone(), deadline, Observers::default());
+    let failover = Failover::new(store.clone(), deadline, Arc::new(()), Observers::default());
     (store, failover)
 }
 
@@ -261,6 +261,7 @@ async fn a_memory_of_too_few_checks_decides_none() {
     let failover = Failover::new(
         Arc::new(Forgetful),
         Duration::from_millis(50),
+        Arc::new(()),
         Observers::default(),
     );
     let decisions = ask(&failover, &one(FailureMode::Deny)).await;

@@ -74,7 +74,7 @@ async fn a_probe_whose_deadline_passed_in_a_standstill_has_failed() {
 async fn an_answer_that_arrived_during_a_standstill_is_waited_for_a_moment() {
     let (read, reads) = oneshot::channel();
     let store = Arc::new(Read(Mutex::new(Some(reads))));
-    let failover = Failover::new(store, DEADLINE, Observers::default());
+    let failover = Failover::new(store, DEADLINE, Arc::new(()), Observers::default());
     let one = one(FailureMode::Deny);
     let mut asked = Box::pin(ask(&failover, &one));
     assert!(futures_util::poll!(&mut asked).is_pending());

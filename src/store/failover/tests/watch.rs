@@ -51,7 +51,7 @@ fn telling(way: Way) -> (Arc<Telling>, Failover) {
         waiting: Arc::default(),
     });
     let deadline = Duration::from_millis(50);
-    let failover = Failover::new(store.clone(), deadline, Observers::default());
+    let failover = Failover::new(store.clone(), deadline, Arc::new(()), Observers::default());
     (store, failover)
 }
 

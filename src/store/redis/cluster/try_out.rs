@@ -39,7 +39,8 @@ impl Cluster {
                 trace::warn!(
                     reason = %error,
                     error = causes.as_deref(),
-                    "a part of the store fails: the failure modes decide about its keys"
+                    "rate limiting: a part of the Redis cluster fails: the failure modes of the \
+                     policies decide about its keys"
                 );
                 Ok(())
             }

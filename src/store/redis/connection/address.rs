@@ -1,5 +1,7 @@
 //! Reads the URL, which says where the servers are, before anything is connected.
 
+use std::fmt::{self, Display as _};
+
 use redis::{ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 const EXPECTED: &str = "redis://[user:password@]host[:port][/database], rediss:// for TLS, \
@@ -71,6 +73,31 @@ impl Address {
             _ => Err("its scheme is unknown".to_owned()),
         }
     }
+}
+
+/// The servers as logs call them, without logins.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => write!(f, "Redis at {}", server.addr()),
+            Self::Sentinels(named) => {
+                write!(f, "Redis, master {:?} of the Sentinels at ", named.master)?;
+                list(f, &named.sentinels)
+            }
+            Self::Cluster(nodes) => {
+                f.write_str("the Redis cluster of ")?;
+                list(f, nodes)
+            }
+        }
+    }
+}
+
+fn list(f: &mut fmt::Formatter<'_>, servers: &[ConnectionInfo]) -> fmt::Result {
+    for (position, server) in servers.iter().enumerate() {
+        f.write_str(if position == 0 { "" } else { ", " })?;
+        server.addr().fmt(f)?;
+    }
+    Ok(())
 }
 
 /// Refuses options that the client would ignore: `?db=3` would count in database 0.
