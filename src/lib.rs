@@ -167,6 +167,13 @@
 //! # }
 //! ```
 //!
+//! Tests that share a limiter, say in a `static`, share its counts: one test uses up what the others
+//! expect. Over Redis they also share its connection. Each `#[tokio::test]` has a runtime of its own,
+//! and that connection lives on the runtime of the first test that asked. When this test ends, a
+//! question of another one that is in flight may fail as
+//! [`Interrupted`](StoreErrorKind::Interrupted), so its failure mode decides. Make a limiter for each
+//! test, with a [`prefix`](RedisStoreBuilder::prefix) of its own over a common server.
+//!
 //! # Features
 //!
 //! | feature | default | adds |

@@ -102,6 +102,9 @@ pub struct DecisionEvent<'a> {
     pub mode: Mode,
     /// The subject, hashed.
     pub subject: Subject,
+    /// The subject in clear, if the policy [shows it](crate::Policy::show_subject): `alice`,
+    /// `x-tenant: acme`, `203.0.113.9`. It is what the client has sent: escape it where you print it.
+    pub shown_subject: Option<&'a str>,
     /// The policy's own decision: a request that this policy allows may be denied by another, and
     /// is then delayed by none.
     pub decision: &'a Decision,
@@ -327,6 +330,7 @@ mod tests {
             policy: "api",
             mode,
             subject,
+            shown_subject: None,
             decision: &decision,
         };
         event.result()
@@ -398,6 +402,7 @@ mod tests {
             policy: "api",
             mode: Mode::Enforce,
             subject: Subject::from(&Key::from("alice")),
+            shown_subject: None,
             decision: &decision,
         });
         observer.on_refusal(&RefusalEvent {

@@ -1,6 +1,6 @@
 //! Logs and spans with the feature `tracing`; without it, nothing, at no cost.
 //!
-//! No event and no span shows a subject: at most its hash.
+//! No event and no span shows a subject, at most its hash, unless its policy asks for it.
 
 use std::time::Duration;
 

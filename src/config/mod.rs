@@ -109,6 +109,7 @@
 //! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
 //! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
+//! | `show_subject` | `true`: the log, observers and the list of who is denied most show whom it denies, see [`Policy::show_subject`](crate::Policy::show_subject) | they show a hash |
 //!
 //! Whatever needs a closure, such as [`Policy::settle`] and keys of your own, needs a [`Policy`] in
 //! code, which [`Config::policy`] and [`ConfigFile::policy`] put beside those of the file.

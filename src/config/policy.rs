@@ -36,6 +36,7 @@ pub(super) const FIELDS: Known = &[
     "quota_lease",
     "on_missing_key",
     "on_store_failure",
+    "show_subject",
 ];
 
 /// Fields about requests that a layer judges.
@@ -93,6 +94,11 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     }
     if let Some(field) = fields.get("on_store_failure") {
         policy = policy.on_store_failure(failure_mode(&field)?);
+    }
+    if let Some(field) = fields.get("show_subject")
+        && field.boolean()?
+    {
+        policy = policy.show_subject();
     }
     // The limiter's own checks, here so that their errors have a place.
     Limiter::new(AlwaysAllow, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;

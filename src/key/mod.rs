@@ -1,5 +1,6 @@
 //! `Key`: whose quota it is. An injective encoding of the subject, and its 128-bit hash, by which
-//! stores know it: no store, log or header ever contains the subject in clear text.
+//! stores know it: no store or header ever contains the subject in clear text, and logs do only if a
+//! policy shows it.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,6 +10,8 @@ use std::str::FromStr;
 use smallvec::SmallVec;
 
 use crate::error::ConfigError;
+
+mod words;
 
 /// Whose quota it is: the subject of a check.
 ///

@@ -101,6 +101,9 @@ impl Limiter {
             } else {
                 checks.extend(policy.checks(subject, &asks.judges, action, mode));
             }
+            if let Some(shown) = asks.shown {
+                asked.shown.push((asked.each.len(), shown));
+            }
             asked.each.push(AskedPolicy {
                 position,
                 subject,

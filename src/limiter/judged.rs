@@ -20,6 +20,8 @@ pub(super) struct Asked {
     /// on which all requests would contend.
     pub(super) rules: Guard<Arc<ReadyRules>>,
     pub(super) each: SmallVec<[AskedPolicy; 4]>,
+    /// The keys in words of those that show them, by their position in `each`.
+    pub(super) shown: Vec<(usize, Box<str>)>,
     pub(super) has_several_checks: bool,
     pub(super) has_shadows: bool,
     pub(super) may_give_back: bool,
@@ -38,6 +40,7 @@ impl Asked {
         Self {
             rules,
             each: SmallVec::new(),
+            shown: Vec::new(),
             has_several_checks: false,
             has_shadows: false,
             may_give_back: false,
@@ -56,6 +59,11 @@ impl Asked {
         &self.rules.policies[asked.position]
     }
 
+    fn shown(&self, nth: usize) -> Option<&str> {
+        let mut shown = self.shown.iter();
+        shown.find_map(|(of, words)| (*of == nth).then_some(&**words))
+    }
+
     /// What `read` makes of the answers and of what the request has taken.
     #[inline]
     pub(super) fn judged<T>(
@@ -72,8 +80,9 @@ impl Asked {
         if let Some(taken) = &mut taken {
             taken.answered(self.of_rates(decisions, answers));
         }
-        for (asked, decision) in self.each.iter().zip(decisions.iter()) {
-            limiter.report(self.policy(asked), asked.mode, asked.subject, decision);
+        for (nth, (asked, decision)) in self.each.iter().zip(decisions.iter()).enumerate() {
+            let (policy, shown) = (self.policy(asked), self.shown(nth));
+            limiter.report(policy, asked.mode, asked.subject, shown, decision);
         }
         let shown = self.has_shadows.then(|| self.without_shadows(decisions));
         let (each, decisions) = match &shown {

@@ -163,6 +163,6 @@ impl Limiter {
             cost,
             mode,
         };
-        self.decide(policy, terms)
+        self.decide(policy, terms, policy.shown(key).as_deref())
     }
 }

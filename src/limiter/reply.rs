@@ -29,6 +29,8 @@ pub(super) struct Pending {
     limiter: Limiter,
     policy: Arc<ReadyPolicy>,
     terms: Terms,
+    /// The key in words, if the policy shows it.
+    shown: Option<Box<str>>,
     decisions: Pin<Box<PendingDecisions>>,
 }
 
@@ -46,40 +48,60 @@ impl Future for Pending {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decision> {
         let this = self.get_mut();
-        let read =
-            |decisions: &Decisions| this.limiter.decided(&this.policy, this.terms, decisions);
+        let shown = this.shown.as_deref();
+        let read = |decisions: &Decisions| {
+            let limiter = &this.limiter;
+            limiter.decided(&this.policy, this.terms, shown, decisions)
+        };
         this.decisions.as_mut().poll_and_read(cx, read)
     }
 }
 
 impl Limiter {
-    /// Asks for permits that are not given back.
+    /// Asks for permits that are not given back. `shown` is the key in words, if the policy shows it.
     #[inline]
-    pub(super) fn decide(&self, policy: &Arc<ReadyPolicy>, terms: Terms) -> Reply {
+    pub(super) fn decide(
+        &self,
+        policy: &Arc<ReadyPolicy>,
+        terms: Terms,
+        shown: Option<&str>,
+    ) -> Reply {
         if policy.count_checks() > 1 {
-            return self.decide_together(policy, terms);
+            return self.decide_together(policy, terms, shown);
         }
         let is_shadow = terms.mode == Mode::Shadow;
         let (algorithm, action) = (policy.algorithm, Action::spend(terms.cost));
         let check = policy.check(0, terms.subject, algorithm, action, is_shadow);
-        self.reply(policy, terms, slice::from_ref(&check))
+        self.reply(policy, terms, shown, slice::from_ref(&check))
     }
 
     // Out of line: most policies ask one check.
     #[inline(never)]
-    fn decide_together(&self, policy: &Arc<ReadyPolicy>, terms: Terms) -> Reply {
+    fn decide_together(
+        &self,
+        policy: &Arc<ReadyPolicy>,
+        terms: Terms,
+        shown: Option<&str>,
+    ) -> Reply {
         let action = Action::spend(terms.cost);
         let checks = policy.own_checks(terms.subject, action, terms.mode);
-        self.reply(policy, terms, &checks)
+        self.reply(policy, terms, shown, &checks)
     }
 
     // Always inlined, so that the decision is written where its caller wants it.
     #[inline(always)]
-    fn reply(&self, policy: &Arc<ReadyPolicy>, terms: Terms, checks: &[Check<'_>]) -> Reply {
-        let read = |decisions: &Decisions| Reply::Decided(self.decided(policy, terms, decisions));
+    fn reply(
+        &self,
+        policy: &Arc<ReadyPolicy>,
+        terms: Terms,
+        shown: Option<&str>,
+        checks: &[Check<'_>],
+    ) -> Reply {
+        let read =
+            |decisions: &Decisions| Reply::Decided(self.decided(policy, terms, shown, decisions));
         match self.0.store.ask_and_read(checks, read) {
             Ok(reply) => reply,
-            Err(decisions) => self.asked(policy, terms, decisions),
+            Err(decisions) => self.asked(policy, terms, shown, decisions),
         }
     }
 
@@ -89,12 +111,14 @@ impl Limiter {
         &self,
         policy: &Arc<ReadyPolicy>,
         terms: Terms,
+        shown: Option<&str>,
         decisions: Pin<Box<PendingDecisions>>,
     ) -> Reply {
         Reply::Pending(Pending {
             limiter: self.clone(),
             policy: Arc::clone(policy),
             terms,
+            shown: shown.map(Box::from),
             decisions,
         })
     }
@@ -105,14 +129,15 @@ impl Limiter {
         &self,
         policy: &ReadyPolicy,
         terms: Terms,
+        shown: Option<&str>,
         decisions: &Decisions,
     ) -> Decision {
         match &decisions[..] {
             [decision] if terms.mode != Mode::Shadow && policy.count_checks() == 1 => {
-                self.report_if_taken(policy, terms, decision);
+                self.report_if_taken(policy, terms, shown, decision);
                 *decision
             }
-            _ => self.decided_otherwise(policy, terms, decisions),
+            _ => self.decided_otherwise(policy, terms, shown, decisions),
         }
     }
 
@@ -122,18 +147,25 @@ impl Limiter {
         &self,
         policy: &ReadyPolicy,
         terms: Terms,
+        shown: Option<&str>,
         decisions: &Decisions,
     ) -> Decision {
         let decision = by_mode(policy, terms, decisions);
-        self.report_if_taken(policy, terms, &decision);
+        self.report_if_taken(policy, terms, shown, &decision);
         decision
     }
 
     /// A look is not reported: it decides nothing.
     #[inline]
-    pub(super) fn report_if_taken(&self, policy: &ReadyPolicy, terms: Terms, decision: &Decision) {
+    pub(super) fn report_if_taken(
+        &self,
+        policy: &ReadyPolicy,
+        terms: Terms,
+        shown: Option<&str>,
+        decision: &Decision,
+    ) {
         if terms.cost > 0 {
-            self.report(policy, terms.mode, terms.subject, decision);
+            self.report(policy, terms.mode, terms.subject, shown, decision);
         }
     }
 }

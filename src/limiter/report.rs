@@ -1,5 +1,7 @@
 //! Reports decisions to the observers and the log.
 
+use std::fmt;
+
 use super::Limiter;
 use super::refusal::{Refusal, Unjudged};
 use crate::decision::Decision;
@@ -18,12 +20,14 @@ impl Limiter {
         policy: &ReadyPolicy,
         mode: Mode,
         subject: Subject,
+        shown_subject: Option<&str>,
         decision: &Decision,
     ) {
         let event = DecisionEvent {
             policy: policy.id.name(),
             mode,
             subject,
+            shown_subject,
             decision,
         };
         if !self.0.observers.are_none() {
@@ -103,7 +107,7 @@ fn log(event: &DecisionEvent<'_>) {
             trace::debug!(
                 policy = event.policy,
                 result = %result,
-                subject = %event.subject,
+                subject = %SubjectOf(event),
                 retry_after_us = event.decision.retry_after.get(),
                 banned = event.decision.banned_for().is_some(),
                 "denied"
@@ -113,7 +117,7 @@ fn log(event: &DecisionEvent<'_>) {
             trace::debug!(
                 policy = event.policy,
                 result = %result,
-                subject = %event.subject,
+                subject = %SubjectOf(event),
                 retry_after_us = event.decision.retry_after.get(),
                 "would have been denied"
             );
@@ -138,6 +142,18 @@ fn log(event: &DecisionEvent<'_>) {
         | DecisionResult::NearLimit
         | DecisionResult::Waited
         | DecisionResult::NotAsked => {}
+    }
+}
+
+/// The subject of a decision as the log shows it.
+struct SubjectOf<'a>(&'a DecisionEvent<'a>);
+
+impl fmt::Display for SubjectOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.shown_subject {
+            Some(shown) => OneLine(shown).fmt(f),
+            None => self.0.subject.fmt(f),
+        }
     }
 }
 

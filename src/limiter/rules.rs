@@ -161,6 +161,8 @@ pub(super) struct Whose {
 /// What a policy has read of a request.
 pub(super) struct ReadRequest {
     pub(super) subject: Subject,
+    /// The key in words, if the policy shows it.
+    pub(super) shown: Option<Box<str>>,
     pub(super) judges: Judges,
     pub(super) cost: u32,
 }
@@ -218,6 +220,7 @@ impl ReadyRules {
             cost: policy.cost(request)?,
             judges: policy.judges(request, &whose.key)?,
             subject: whose.subject,
+            shown: policy.shown(&whose.key),
         }))
     }
 

@@ -338,7 +338,7 @@ impl Limiter {
         taken.answered(rates.map(|rate| (&decision, rate)));
         // A store that still gives none has decided nothing.
         if wanted.of == Source::Any || decision.store_failure().is_none() {
-            self.report_if_taken(&policy, terms, &decision);
+            self.report_if_taken(&policy, terms, policy.shown(key).as_deref(), &decision);
         }
         Held::new(decision, taken)
     }

@@ -13,6 +13,7 @@ use super::subject;
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
+use crate::one_line::OneLine;
 use crate::top_denied::{TopDenied, TopEntry};
 
 /// How many of the most denied subjects are listed.
@@ -44,6 +45,9 @@ pub(super) struct State {
 struct Denied {
     policy: String,
     subject: String,
+    /// The subject in clear, if the policy shows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shown_subject: Option<String>,
     denials: u64,
     /// By how much that may be too high.
     overestimate: u64,
@@ -162,6 +166,10 @@ impl Denied {
         Self {
             policy: entry.policy.to_string(),
             subject: entry.subject.to_string(),
+            shown_subject: entry
+                .shown_subject
+                .as_deref()
+                .map(|shown| OneLine(shown).to_string()),
             denials: entry.denials,
             overestimate: entry.overestimate,
             mode: entry.mode.as_str(),

@@ -51,6 +51,7 @@ pub struct Policy {
     settle: Option<Settle>,
     quota_lease: Option<QuotaLease>,
     mode: Mode,
+    shows_subject: bool,
 }
 
 /// How the cost is settled once the response is known.
@@ -105,6 +106,7 @@ impl Policy {
             settle: None,
             quota_lease: None,
             mode: Mode::default(),
+            shows_subject: false,
         }
     }
 
@@ -374,6 +376,26 @@ impl Policy {
     #[must_use]
     pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
         self.on_store_failure = Some(mode);
+        self
+    }
+
+    /// Shows whom the policy denies in clear: in the log, to [observers](crate::DecisionEvent) and in
+    /// the list of who is [denied most](crate::TopDenied). Without this they see only a hash, so that
+    /// neither logs nor metrics collect what identifies people.
+    ///
+    /// For keys that are no secret and identify nobody, such as tenants or internal services. Never
+    /// for API keys. Stored keys are hashed all the same.
+    ///
+    /// ```
+    /// use tower_throttle::{Header, Limit, MINUTE, Policy};
+    ///
+    /// let tenants = Policy::new("tenant", Limit::gcra(600, MINUTE))
+    ///     .by(Header::new("x-tenant"))
+    ///     .show_subject();
+    /// ```
+    #[must_use]
+    pub fn show_subject(mut self) -> Self {
+        self.shows_subject = true;
         self
     }
 

@@ -8,7 +8,7 @@ use super::sound::least_capacity;
 use super::{Cost, Policy};
 use crate::algorithm::{Action, Algorithm, Patience, Penalty};
 use crate::decision::Decision;
-use crate::key::Subject;
+use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::response::ResponseHead;
@@ -71,6 +71,15 @@ impl ReadyPolicy {
     pub(crate) fn succeed(&self, before: &Self) {
         if self.policy.mode == before.policy.mode {
             self.set_mode(before.mode());
+        }
+    }
+
+    /// The key in words, if the policy shows it.
+    #[inline]
+    pub(crate) fn shown(&self, key: &Key) -> Option<Box<str>> {
+        match self.policy.shows_subject {
+            false => None,
+            true => Some(key.in_words().into()),
         }
     }
 

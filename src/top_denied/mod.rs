@@ -41,7 +41,7 @@ const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 ///
 /// # Who is behind a hash?
 ///
-/// Subjects are hashed, and the hash does not tell whom it is of. Whoever is suspected can be
+/// Subjects are hashed, unless their policy [shows them](crate::Policy::show_subject), and the hash does not tell whom it is of. Whoever is suspected can be
 /// hashed in the same way, by [`Limiter::subject_of`](crate::Limiter::subject_of), and compared;
 /// the same hash stands in logs and in the keys of the store.
 ///
@@ -138,6 +138,7 @@ impl Observer for TopDenied {
         let denial = Denial {
             at: self.0.wall_clock.now(),
             mode: event.mode,
+            shown_subject: event.shown_subject.map(Arc::from),
         };
         let span = self.0.span();
         let make = || Mutex::new(Sketch::new(self.0.capacity));
@@ -214,6 +215,8 @@ pub struct TopEntry {
     pub policy: Arc<str>,
     /// Who it is, hashed.
     pub subject: Subject,
+    /// Who it is in clear, if the policy [shows it](crate::Policy::show_subject).
+    pub shown_subject: Option<Arc<str>>,
     /// Its denials of late: each counts half after every half-life.
     pub denials: u64,
     /// How many of them may be others' at most; 0 as long as there is room for all.
@@ -232,6 +235,7 @@ impl TopEntry {
         Self {
             policy: Arc::clone(policy),
             subject: slot.subject,
+            shown_subject: slot.latest.shown_subject.clone(),
             denials,
             overestimate: denials.saturating_sub(certain),
             last_denied: slot.latest.at,

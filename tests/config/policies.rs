@@ -363,3 +363,21 @@ fn a_failure_mode_that_makes_no_sense_is_refused() {
         assert_eq!(refusal(&text), format!("line 2: {refused}"));
     }
 }
+
+#[tokio::test]
+async fn a_policy_shows_whom_it_denies_only_if_the_file_says_so() {
+    for (field, shown) in [
+        ("", None),
+        ("show_subject = false", None),
+        ("show_subject = true", Some("alice")),
+    ] {
+        let top = tower_throttle::TopDenied::new(1);
+        let config = read(&with_field(&format!("key = \"user\"\n{field}"))).observe(top.clone());
+        let limiter = config.connect_lazy().unwrap();
+        for _ in 0..101 {
+            let alice = tower_throttle::config::UserId::new("alice");
+            let _ = limiter.check("client", alice).await.unwrap();
+        }
+        assert_eq!(top.list()[0].shown_subject.as_deref(), shown, "{field}");
+    }
+}

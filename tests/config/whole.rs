@@ -85,6 +85,7 @@ name = "tenant"
 algorithm = "gcra"
 limit = "600/min"
 key = ["host", "client-addr"]
+show_subject = true
 
 [[policy]]
 name = "partner"

@@ -55,6 +55,48 @@ async fn used_permits_stay_used_when_a_limits_number_changes() {
     assert!(!limits.is_allowed("client").await);
 }
 
+/// As docs/configuration.md says of windows and of debts.
+#[tokio::test]
+async fn what_stays_used_is_a_number_in_a_window_and_a_share_of_a_debt() {
+    let text = |algorithm: &str, limit: &str, more: &str| {
+        with("", limit, more).replace("fixed-window", algorithm)
+    };
+    for (algorithm, before, after, used, left) in [
+        ("fixed-window", ("100/day", ""), ("200/day", ""), 100, 100),
+        ("sliding-log", ("100/day", ""), ("200/day", ""), 100, 100),
+        ("gcra", ("100/day", ""), ("200/day", ""), 100, 0),
+        ("gcra", ("100/day", ""), ("200/day", ""), 50, 100),
+        (
+            "gcra",
+            ("100/day", ""),
+            ("100/day", "burst = 200"),
+            100,
+            100,
+        ),
+        ("token-bucket", ("100/day", ""), ("200/day", ""), 100, 0),
+        (
+            "token-bucket",
+            ("100/day", ""),
+            ("100/day", "capacity = 200"),
+            100,
+            100,
+        ),
+    ] {
+        let file = Limits::new(&text(algorithm, before.0, before.1));
+        let mut limits = file.open().await;
+        for _ in 0..used {
+            assert!(limits.is_allowed("client").await);
+        }
+        file.replace(&text(algorithm, after.0, after.1));
+        limits.reloaded().await;
+        assert_eq!(
+            limits.remaining("client").await,
+            left,
+            "{algorithm} {after:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn policies_come_and_go_and_the_others_keep_what_was_used() {
     let file = Limits::new(&limit("3/day"));

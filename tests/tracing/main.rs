@@ -10,6 +10,7 @@ mod http_store;
 mod log;
 mod never_said;
 mod outages;
+mod shown;
 mod spans;
 #[path = "../support/mod.rs"]
 mod support;

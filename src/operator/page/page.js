@@ -381,11 +381,11 @@ function drawTop({ top_denied: top }) {
   $("top-none").hidden = top.length > 0;
   const list = $("top-list");
   // Kept while nothing but a number changes, so that a button does not vanish under a finger.
-  const shown = JSON.stringify(top.map(({ policy, subject, mode }) => [policy, subject, mode, rows.has(policy)]));
+  const shown = JSON.stringify(top.map(({ policy, subject, shown_subject, mode }) => [policy, subject, shown_subject, mode, rows.has(policy)]));
   if (list.dataset.shown !== shown) {
     list.dataset.shown = shown;
-    list.replaceChildren(...top.map(({ policy, subject, mode }) => {
-      const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", {}, subject));
+    list.replaceChildren(...top.map(({ policy, subject, shown_subject, mode }) => {
+      const who = element("span", {}, element("span", { class: "name" }, policy), " ", element("code", {}, shown_subject ?? subject));
       // Who is hit by a policy in shadow mode has noticed nothing.
       if (mode === "shadow") who.append(" ", element("span", { class: "quiet small" }, "would be denied"));
       const line = element("li", {}, who, element("span", { class: "hot" }));

@@ -7,6 +7,7 @@
 //! the number of slots. Every subject with a greater share than that has a slot.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use self::heap::Heap;
 use crate::key::Subject;
@@ -38,10 +39,12 @@ pub(super) struct Slot {
 }
 
 /// What is reported of the latest denial.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Denial {
     pub(super) at: Micros,
     pub(super) mode: Mode,
+    /// The subject in clear, if its policy shows it.
+    pub(super) shown_subject: Option<Arc<str>>,
 }
 
 impl Sketch {

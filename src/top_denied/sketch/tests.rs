@@ -11,6 +11,7 @@ fn subject(number: u8) -> Subject {
 
 fn denial(at: u64) -> Denial {
     Denial {
+        shown_subject: None,
         at: Micros::new(at),
         mode: Mode::Enforce,
     }

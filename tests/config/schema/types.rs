@@ -127,6 +127,9 @@ pub(super) struct Policy {
     on_missing_key: Option<OnMissingKey>,
     /// What it decides when the store gives no answer; what the file says for all unless said.
     on_store_failure: Option<FailureMode>,
+    /// Whether the log, observers and the list of who is denied most show in clear whom it denies;
+    /// not so unless said. For keys that are no secret.
+    show_subject: Option<bool>,
 }
 
 /// Another limit for requests in which a key has one of these values.
