@@ -84,9 +84,9 @@ impl AccessList {
     }
 
     /// Adds keys: those that the policies' extractors make of requests, such as
-    /// [`Key::header("x-user", b"mallory")`](Key::header) for `Header::new("x-user")`, and for an
-    /// [`Extension`](crate::Extension) the value itself, or whatever else converts into the same
-    /// key. Every policy's key is looked up.
+    /// [`Key::header("x-user", b"mallory")`](Key::header) for `Header::new("x-user")`, and
+    /// [`Key::user(7)`](Key::user) for an [`Extension`](crate::Extension). The text or the number
+    /// alone is another key, which is on no such request. Every policy's key is looked up.
     ///
     /// Add addresses with [`addresses`](Self::addresses). As a key, an address would be compared
     /// with the keys of policies by address, in which an IPv6 client has its whole network; and a

@@ -263,13 +263,32 @@ async fn the_key_of_an_extension_is_its_value_also_outside_of_requests() {
 }
 
 #[tokio::test]
-async fn the_key_of_an_extension_is_the_value_that_is_read() {
-    let limiter = limiter_of(policy("user", 1, Extension::with(|user: &UserId| user.0)));
-    for _ in 0..2 {
-        assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
-        assert_eq!(status_of_user(&limiter, UserId(7)).await, 429);
-        let _ = limiter.reset("user", 7_u64).await.unwrap();
+async fn an_extension_reads_a_user_whether_the_id_is_a_number_or_its_digits() {
+    let extractors: [fn() -> Extension<UserId>; 2] = [
+        || Extension::with(|user: &UserId| user.0),
+        || Extension::with(|user: &UserId| user.0.to_string()),
+    ];
+    for extractor in extractors {
+        let limiter = limiter_of(policy("user", 1, extractor()));
+        for user in [Key::user(7), Key::user("7"), UserId(7).into()] {
+            assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
+            assert_eq!(status_of_user(&limiter, UserId(7)).await, 429);
+            let _ = limiter.reset("user", &user).await.unwrap();
+            limiter.set_denied(AccessList::new().keys([user]));
+            assert_eq!(status_of_user(&limiter, UserId(7)).await, 403);
+            limiter.set_denied(AccessList::new());
+        }
     }
+}
+
+/// The id alone may be that of an order.
+#[tokio::test]
+async fn an_id_by_itself_is_not_that_user() {
+    let limiter = limiter_of(policy("user", 1, Extension::with(|user: &UserId| user.0)));
+    assert!(limiter.check("user", 7).await.unwrap().is_allowed());
+    assert_eq!(status_of_user(&limiter, UserId(7)).await, 200);
+    let _ = limiter.reset("user", 7).await.unwrap();
+    assert_eq!(status_of_user(&limiter, UserId(7)).await, 429);
 }
 
 fn limiter_of(policy: Policy) -> Limiter {

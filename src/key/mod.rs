@@ -27,6 +27,24 @@ mod words;
 /// assert_ne!(Key::from("10.0.0.1"), Key::from("10.0.0.1".parse::<std::net::IpAddr>().unwrap()));
 /// assert_eq!(format!("{both:?}"), "Key(..)");
 /// ```
+///
+/// # Numbers and texts
+///
+/// A number is the same key as its decimal digits, so that it does not matter whether an
+/// application, a file or an operator writes an id as a number or as text. A text with a sign or a
+/// leading zero is no number.
+///
+/// ```
+/// # use tower_throttle::Key;
+/// assert_eq!(Key::user(7_u64), Key::user("7"));
+/// assert_ne!(Key::user(7_u64), Key::user("007"));
+/// ```
+///
+/// # Users
+///
+/// A text or a number by itself, as in `Key::from(7_u64)`, is of no kind: it may be an order or a
+/// telephone number. [`Key::user`] makes a user of it, which is another key. An
+/// [`Extension`](crate::Extension) reads users.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Encoded);
 
@@ -41,7 +59,8 @@ enum Domain {
     Everybody = 0,
     Text = 1,
     Bytes = 2,
-    Number = 3,
+    /// Below zero. Other numbers are their digits, as text.
+    Negative = 3,
     Address = 4,
     Header = 5,
     User = 6,
@@ -86,9 +105,24 @@ impl Key {
         key
     }
 
-    /// An authenticated user.
+    /// An authenticated user. A key that is a user's already stays as it is, so a type that
+    /// converts into one may be passed, too.
     pub fn user(id: impl Into<Self>) -> Self {
-        Self::encode(Domain::User, &id.into().0)
+        let id = id.into();
+        if id.is_of(&[Domain::User]) {
+            return id;
+        }
+        Self::encode(Domain::User, &id.0)
+    }
+
+    /// The user of this id, if it is a text, a number or bytes, which are of no kind by themselves.
+    /// Any other key stays as it is.
+    pub(crate) fn or_user(self) -> Self {
+        let of_no_kind = [Domain::Text, Domain::Bytes, Domain::Negative];
+        match self.is_of(&of_no_kind) {
+            true => Self::user(self),
+            false => self,
+        }
     }
 
     /// The shared bucket of requests without a key; see
@@ -124,6 +158,10 @@ impl Key {
         let mut key = Self::open(domain, bytes.len());
         key.0.extend_from_slice(bytes);
         key
+    }
+
+    fn is_of(&self, domains: &[Domain]) -> bool {
+        domains.iter().any(|domain| self.0[0] == *domain as u8)
     }
 
     fn open(domain: Domain, length: usize) -> Self {
@@ -213,32 +251,31 @@ impl From<&Key> for Key {
 
 macro_rules! key_from_number {
     ($($number:ty)*) => {$(
-        /// Encoded with 128 bits: the same number is the same key, whatever its type.
+        /// The same key as the number's digits: the same number is the same key, whatever its type.
         impl From<$number> for Key {
             fn from(number: $number) -> Self {
-                // By a cast, since `i128` is made from no `usize`. It holds all of them.
-                Self::encode(Domain::Number, &(number as i128).to_le_bytes())
+                itoa::Buffer::new().format(number).into()
             }
         }
     )*};
 }
-key_from_number!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize i128);
+key_from_number!(u8 u16 u32 u64 u128 usize);
 
-/// The same key as the same number of another type, if there is one. A number too large for that
-/// takes a byte more, so that it is no negative number.
-impl From<u128> for Key {
-    fn from(number: u128) -> Self {
-        i128::try_from(number).map_or_else(
-            |_| {
-                let mut key = Self::open(Domain::Number, size_of::<u128>() + 1);
-                key.0.extend_from_slice(&number.to_le_bytes());
-                key.0.push(0);
-                key
-            },
-            Self::from,
-        )
-    }
+macro_rules! key_from_signed {
+    ($($number:ty)*) => {$(
+        /// The same key as the same number of another type. A negative number is no text's key.
+        impl From<$number> for Key {
+            fn from(number: $number) -> Self {
+                if number >= 0 {
+                    return number.unsigned_abs().into();
+                }
+                // By a cast, since `i128` is made from no `isize`. It holds all of them.
+                Self::encode(Domain::Negative, &(number as i128).to_le_bytes())
+            }
+        }
+    )*};
 }
+key_from_signed!(i8 i16 i32 i64 i128 isize);
 
 /// A hash key, derived from the operator's secret.
 pub(crate) struct Secret([u8; 32]);

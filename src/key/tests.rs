@@ -34,16 +34,70 @@ fn one_number_is_one_key_whatever_its_type() {
     assert_eq!(Key::from(7_u8), Key::from(7_u128));
     assert_eq!(Key::from(7_u8), Key::from(7_usize));
     assert_eq!(Key::from(-7_i8), Key::from(-7_isize));
-    assert_ne!(Key::from(7_u8), Key::from("7"));
+    assert_eq!(Key::from(i128::MAX), Key::from(i128::MAX.unsigned_abs()));
+    assert_ne!(Key::from(u128::MAX), Key::from(-1));
 }
 
 #[test]
-fn a_number_above_all_that_have_a_sign_is_no_negative_one() {
-    let most = i128::MAX.unsigned_abs();
-    assert_eq!(Key::from(most), Key::from(i128::MAX));
-    assert_ne!(Key::from(most + 1), Key::from(i128::MIN));
-    assert_ne!(Key::from(u128::MAX), Key::from(-1));
-    assert_ne!(Key::from(u128::MAX), Key::from(u128::MAX - 1));
+fn a_number_is_the_key_of_its_digits_under_every_kind() {
+    let kinds: [fn(Key) -> Key; 4] = [
+        |id| id,
+        |id| Key::user(id),
+        |id| Key::all([id]),
+        |id| Key::all([Key::from("acme"), Key::user(id)]),
+    ];
+    for kind in kinds {
+        for (number, digits) in [
+            (Key::from(0), "0"),
+            (Key::from(7_u64), "7"),
+            (Key::from(i128::MAX), &i128::MAX.to_string()),
+            (Key::from(u128::MAX), &u128::MAX.to_string()),
+        ] {
+            assert_eq!(kind(number), kind(digits.into()), "{digits}");
+        }
+    }
+}
+
+#[test]
+fn only_the_digits_alone_are_the_number() {
+    for text in ["+7", "-7", "07", "00", "-0", " 7", "7 ", "7.0", "٧", ""] {
+        for number in [7, -7, 0] {
+            assert_ne!(Key::from(text), Key::from(number), "{text:?}");
+        }
+    }
+    assert_ne!(Key::from(b"7"), Key::from(7));
+}
+
+#[test]
+fn a_user_is_one_however_often_it_is_said() {
+    for id in [Key::from("alice"), Key::from(7), Key::from(-7)] {
+        assert_eq!(Key::user(Key::user(&id)), Key::user(&id));
+        assert_eq!(Key::user(&id).or_user(), Key::user(&id));
+        assert_ne!(Key::user(&id), id);
+    }
+}
+
+#[test]
+fn what_says_nothing_of_its_kind_names_a_user_and_other_keys_stay() {
+    for id in [
+        Key::from("alice"),
+        Key::from(7),
+        Key::from(-7),
+        Key::from(b"\x07"),
+    ] {
+        assert_eq!(id.clone().or_user(), Key::user(id));
+    }
+    for key in [
+        Key::everybody(),
+        Key::missing(),
+        Key::address([192, 0, 2, 1].into()),
+        Key::unattributed([192, 0, 2, 1].into()),
+        Key::header("x-user", b"alice"),
+        Key::user("alice"),
+        Key::all([Key::from("acme"), Key::from(7)]),
+    ] {
+        assert_eq!(key.clone().or_user(), key);
+    }
 }
 
 #[test]
@@ -81,8 +135,11 @@ fn hashes_are_stable_across_processes_and_versions() {
     let golden = [
         (Key::everybody(), "9d15372b1830735a0a2d05214669e327"),
         (Key::from("alice"), "163f98975bceebf5cf65f87d866b0917"),
-        (Key::from(42_u64), "293c0bd3f043df1af64938e0e6897335"),
-        (Key::from(u128::MAX), "0c8aca4c94fd0012fe63dde2b3623828"),
+        (Key::from(42_u64), "0a74a6af1ddeeaec8ef02f34c591b11e"),
+        (Key::from(u128::MAX), "523258035a339f260953b03b532ffc77"),
+        (Key::from(-7), "4cd1cdd6aa2cfc1b98fe68c6adc08421"),
+        (Key::user("alice"), "5cb9efbb855c5666e173ee30aceded8d"),
+        (Key::user(7), "e53169995f7391ef7ae16ad4df9a99b1"),
         (
             Key::address([192, 0, 2, 1].into()),
             "e9d86b9b2a81524e3f7bb62cec0b8920",
@@ -123,6 +180,15 @@ proptest! {
                                 b in prop::collection::vec(".{0,9}", 0..4)) {
         let all = |parts: &[String]| Key::all(parts.iter().map(Key::from));
         prop_assert_eq!(all(&a) == all(&b), a == b);
+    }
+
+    #[test]
+    fn a_text_is_a_number_if_the_number_is_written_so(text in "[+-]?[0-9]{1,4}", number: i16) {
+        let is_it = number >= 0 && text == number.to_string();
+        prop_assert_eq!(Key::from(&text) == Key::from(number), is_it);
+        let number: i16 = text.parse().unwrap();
+        let is_it = number >= 0 && text == number.to_string();
+        prop_assert_eq!(Key::from(&text) == Key::from(number), is_it);
     }
 }
 

@@ -87,8 +87,8 @@ pub(crate) use self::waiting::Waitable;
 /// ```
 ///
 /// The key has to be the one that the policy's extractor makes of a request: for
-/// `Header::new("x-user")` that is [`Key::header("x-user", b"alice")`](crate::Key::header), not the
-/// text alone.
+/// `Header::new("x-user")` that is [`Key::header("x-user", b"alice")`](crate::Key::header), and for
+/// an [`Extension`](crate::Extension) [`Key::user("alice")`](crate::Key::user), not the text alone.
 ///
 /// Every operation takes at most one round trip to the store; a credit takes one more if this
 /// process has permits of the key [in advance](crate::QuotaLease). The only errors are a policy

@@ -127,12 +127,16 @@ impl Limiter {
     /// [`canonical_address`](Self::canonical_address).
     ///
     /// The key has to be the one that the policy's extractor makes of requests: for
-    /// [`Extension`](crate::Extension) the value that it reads, for [`Header`](crate::Header)
+    /// [`Extension`](crate::Extension) [`Key::user`], for [`Header`](crate::Header)
     /// [`Key::header`], for [`PeerAddr`](crate::PeerAddr) and [`ClientAddr`](crate::ClientAddr)
     /// [`Key::address`], for a closure what it returns; for a tuple [`Key::all`] of its parts, and
     /// for a policy without an extractor [`Key::everybody`]. Requests that have no key share
-    /// [`Key::missing`]. Any other key is another subject, about which there may be nothing to
-    /// forget; that is no error.
+    /// [`Key::missing`].
+    ///
+    /// **Any other key is another subject**, about which there may be nothing to forget; that is no
+    /// error. So `reset("user", 7)` does nothing for user 7 of an `Extension`, while
+    /// `reset("user", Key::user(7))` does: a text or a number alone is what
+    /// [`Host`](crate::Host), a closure or [`check`](Self::check) was given as such.
     ///
     /// # Errors
     ///

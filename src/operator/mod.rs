@@ -72,8 +72,8 @@ mod subject;
 /// | `{"address": "203.0.113.9"}` | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr): any address of the client; if the extractor [does not tell](crate::KeyExtractor::canonical_address) the form in its keys, an IPv6 one needs the number of bits in them, `"2001:db8::7/64"` |
 /// | `{"unattributed": "10.0.0.1"}` | requests that this trusted proxy sent without saying for whom |
 /// | `{"header": {"name": "x-user", "value": "alice"}}` | [`Header`](crate::Header) |
-/// | `{"user": "alice"}`, `{"user": 7}` | [`Key::user`](crate::Key::user) of a text, of a number; `key = "user"` in a file |
-/// | `{"text": "+49 30 1234567"}`, `{"number": 7}` | a text, a number, as [`Extension`](crate::Extension) reads it, a closure, or [`Limiter::check`] is given it; of [`Host`](crate::Host) the host, as `"acme.example.com"` |
+/// | `{"user": "alice"}`, `{"user": 7}` | [`Extension`](crate::Extension), [`Key::user`](crate::Key::user), `key = "user"` in a file; a number and its digits are the same user |
+/// | `{"text": "+49 30 1234567"}`, `{"number": 7}` | a text or a number alone, as a closure returns it or [`Limiter::check`] is given it; of [`Host`](crate::Host) the host, as `"acme.example.com"` |
 /// | `"missing"` | the bucket that requests without a key share |
 /// | `[…, …]` | several extractors together |
 /// | `{"hash": "9d15…"}` | a [`Subject`](crate::Subject), as logs and stored keys show it |

@@ -37,7 +37,7 @@ struct Header {
     value: String,
 }
 
-/// A number and its digits are different users.
+/// A number and its digits are the same user.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a user is a string or a whole number")]
 enum Id {

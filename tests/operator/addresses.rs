@@ -14,7 +14,7 @@ async fn an_address_is_the_client_that_the_extractors_see() {
         ten("by 64 bits").by(PeerAddr),
         ten("by 56 bits").by(PeerAddr.ipv6_prefix(56)),
         ten("all").by((PeerAddr, Everybody)),
-        ten("user").by(Extension::with(|user: &u32| Key::user(*user))),
+        ten("user").by(Extension::with(|user: &u32| *user)),
     ];
     let site = Site::of(policies).await;
     for (from, written, by_56) in [
@@ -35,7 +35,9 @@ async fn an_address_is_the_client_that_the_extractors_see() {
         assert_eq!(site.left("all", json!([written, "everybody"])).await, 9);
     }
     assert_eq!(site.left("user", json!({ "user": 7 })).await, 6);
-    assert_eq!(site.left("user", json!({ "user": "7" })).await, 10);
+    assert_eq!(site.left("user", json!({ "user": "7" })).await, 6);
+    // By itself, a number is no user.
+    assert_eq!(site.left("user", json!({ "number": 7 })).await, 10);
 }
 
 #[tokio::test]

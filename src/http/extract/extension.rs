@@ -14,35 +14,32 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 /// A request without one has no key, and the policy's [`OnMissingKey`](crate::OnMissingKey)
 /// decides. The layer has to be inside of the one that authenticates, or no request has a user.
 ///
-/// The key is what the user is converted into. So the same conversion identifies the same user
-/// everywhere: in requests, in operations like [`Limiter::reset`](crate::Limiter::reset), and in an
-/// [`AccessList`](crate::AccessList).
+/// A text, a number or bytes are the id of a user, so the key is [`Key::user`] of it. Operations
+/// like [`Limiter::reset`](crate::Limiter::reset), an [`AccessList`](crate::AccessList) and the
+/// [operator](crate::Operator) have to be given that key, too: the id alone is another one. It keeps
+/// users apart from anything else with the same numbers or names: a list that refuses user 7 does
+/// not refuse order 7 under another policy. Whether the id is written as a number or as text makes
+/// no difference.
 ///
 /// ```
 /// use tower_throttle::{CheckError, Extension, Key, Limit, Limiter, MINUTE, Policy};
 ///
 /// #[derive(Clone)]
-/// struct UserId(u64);
-///
-/// impl From<UserId> for Key {
-///     fn from(user: UserId) -> Self {
-///         Key::user(user.0)
-///     }
+/// struct User {
+///     id: u64,
 /// }
 ///
-/// let policy = Policy::new("user", Limit::gcra(100, MINUTE)).by(Extension::<UserId>::new());
-/// // The same without the `impl`:
 /// let policy = Policy::new("user", Limit::gcra(100, MINUTE))
-///     .by(Extension::with(|user: &UserId| Key::user(user.0)));
+///     .by(Extension::with(|user: &User| user.id));
 ///
-/// async fn is_forgiven(limiter: &Limiter, user: UserId) -> Result<bool, CheckError> {
-///     let reset = limiter.reset("user", user).await?;
+/// async fn is_forgiven(limiter: &Limiter, id: u64) -> Result<bool, CheckError> {
+///     let reset = limiter.reset("user", Key::user(id)).await?;
 ///     Ok(reset.store_failure().is_none())
 /// }
 /// ```
 ///
-/// [`Key::user`] keeps users apart from anything else with the same numbers or names: a list that
-/// refuses user 7 does not refuse order 7 under another policy.
+/// A type that is converted into a key by itself, by `From<UserId> for Key`, is the same key
+/// everywhere: see [`new`](Self::new).
 ///
 /// Requests without a user share one quota unless the policy says otherwise. To limit
 /// them by their address instead:
@@ -56,7 +53,7 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 ///
 /// let policies = [
 ///     Policy::new("user", Limit::gcra(600, MINUTE))
-///         .by(Extension::with(|user: &UserId| Key::user(user.0)))
+///         .by(Extension::with(|user: &UserId| user.0))
 ///         .on_missing_key(OnMissingKey::Skip),
 ///     Policy::new("anonymous", Limit::gcra(60, MINUTE))
 ///         .by(ClientAddr::x_forwarded_for(["10.0.0.0/8"])?)
@@ -71,22 +68,43 @@ pub struct Extension<T> {
 }
 
 impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
-    /// Makes the key from the extension itself.
+    /// Makes the key that the extension itself is converted into, whatever kind of key that is. So
+    /// a value of this type is the same key in requests, operations and lists.
+    ///
+    /// ```
+    /// use tower_throttle::{AccessList, Extension, Key, Limit, MINUTE, Policy};
+    ///
+    /// #[derive(Clone)]
+    /// struct UserId(u64);
+    ///
+    /// impl From<UserId> for Key {
+    ///     fn from(user: UserId) -> Self {
+    ///         Key::user(user.0)
+    ///     }
+    /// }
+    ///
+    /// let policy = Policy::new("user", Limit::gcra(100, MINUTE)).by(Extension::<UserId>::new());
+    /// let denied = AccessList::new().keys([UserId(7)]);
+    /// ```
     #[expect(
         clippy::new_without_default,
         reason = "which type is meant has to be said"
     )]
     pub fn new() -> Self {
-        Self::with(T::clone)
+        Self::reading(|extension| extension.clone().into())
     }
 }
 
 impl<T: Send + Sync + 'static> Extension<T> {
-    /// Makes the key from what the closure returns. A number, for example, makes the same key as
-    /// that number does in [`Limiter::reset`](crate::Limiter::reset).
+    /// Makes the key from what the closure returns: [`Key::user`] of a text, a number or bytes. A
+    /// key of another kind, such as [`Key::all`] of a tenant and a user, stays as it is.
     pub fn with<K: Into<Key>>(user: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
+        Self::reading(move |extension| user(extension).into().or_user())
+    }
+
+    fn reading(read: impl Fn(&T) -> Key + Send + Sync + 'static) -> Self {
         Self {
-            read: Arc::new(move |extension| user(extension).into()),
+            read: Arc::new(read),
         }
     }
 }
@@ -139,8 +157,23 @@ mod tests {
         let head = RequestHead::of(&request);
         let key = Extension::<UserId>::new().extract(&head);
         assert_eq!(key, Ok(UserId(7).into()));
-        let by_its_number = Extension::with(|user: &UserId| Key::user(user.0));
-        assert_eq!(by_its_number.extract(&head), key);
+        for by_its_id in [
+            Extension::with(|user: &UserId| user.0),
+            Extension::with(|user: &UserId| user.0.to_string()),
+            Extension::with(|user: &UserId| Key::user(user.0)),
+            Extension::with(|user: &UserId| UserId(user.0)),
+        ] {
+            assert_eq!(by_its_id.extract(&head), key);
+        }
+    }
+
+    #[test]
+    fn a_key_that_is_more_than_an_id_stays_as_it_is() {
+        let mut request = Request::new(());
+        request.extensions_mut().insert(UserId(7));
+        let of_a_tenant = |user: u64| Key::all([Key::from("acme"), Key::user(user)]);
+        let by = Extension::with(move |user: &UserId| of_a_tenant(user.0));
+        assert_eq!(by.extract(&RequestHead::of(&request)), Ok(of_a_tenant(7)));
     }
 
     #[test]
