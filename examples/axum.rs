@@ -11,8 +11,7 @@ use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
 use tower_throttle::{
-    Extension, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore, OnMissingKey, Policy,
-    RateLimitLayer, Route,
+    Extension, HOUR, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer, Route,
 };
 
 #[derive(Clone)]
@@ -30,7 +29,7 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
 }
 
 fn by_user() -> Extension<User> {
-    Extension::with(|user: &User| Key::user(user.id))
+    Extension::with(|user: &User| user.id)
 }
 
 #[tokio::main]
@@ -39,8 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         MemoryStore::new(),
         [
             Policy::new("user", Limit::gcra(600, MINUTE).burst(50))
-                .by(by_user())
-                .on_missing_key(OnMissingKey::Reject),
+                .by(by_user()),
             Policy::new("orders", Limit::sliding_log(5, MINUTE))
                 .by(by_user())
                 .on(Route::post("/orders")),

@@ -106,7 +106,9 @@ impl AccessList {
                 Ok(address) if ranges.contain(embedded(address)) => return Ok(Found::Listed),
                 Ok(_) | Err(KeyError::Missing) => {}
                 Err(KeyError::Malformed) => found = Found::Unreadable,
-                Err(KeyError::Misconfigured(text)) => return Err(text.into_owned()),
+                Err(KeyError::NotProvided(text) | KeyError::Misconfigured(text)) => {
+                    return Err(text.into_owned());
+                }
             }
         }
         Ok(found)

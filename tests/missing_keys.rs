@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
-    ClientAddr, Header, KeyExtractor, Limit, Limiter, MINUTE, OnMissingKey, PeerAddr, Policy,
-    RateLimitLayer,
+    ClientAddr, Extension, Header, KeyExtractor, Limit, Limiter, MINUTE, Mode, OnMissingKey,
+    PeerAddr, Policy, RateLimitLayer,
 };
 
 #[path = "support/http_store.rs"]
@@ -127,6 +127,110 @@ async fn a_missing_peer_is_explained_with_the_first_request_whatever_is_done_abo
             );
             assert!(!headers.contains_key("ratelimit"));
             assert!(!body.contains("203.0.113.9"), "{body}");
+        }
+    }
+}
+
+/// What an authentication leaves in a request that passes it.
+#[derive(Clone)]
+struct User(u64);
+
+/// The answers to two requests that have not passed the authentication, and to two of user 7, when
+/// one request a minute is allowed.
+async fn around_authentication(
+    key: impl KeyExtractor,
+    policy: impl Fn(Policy) -> Policy,
+) -> [(StatusCode, String); 4] {
+    let policy = policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(key));
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let mut service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+    let mut answers = Vec::new();
+    for user in [None, None, Some(User(7)), Some(User(7))] {
+        let mut request = Request::builder()
+            .header("x-app", "ios")
+            .body(())
+            .expect("a request");
+        if let Some(user) = user {
+            request.extensions_mut().insert(user);
+        }
+        let (status, _, body) = answer(&mut service, request).await;
+        answers.push((status, body));
+    }
+    answers.try_into().expect("an answer to each")
+}
+
+fn by_user() -> Extension<User> {
+    Extension::with(|user: &User| user.0)
+}
+
+#[tokio::test]
+async fn a_limit_outside_of_the_authentication_is_explained() {
+    let keys: [Box<dyn KeyExtractor>; 4] = [
+        Box::new(by_user()),
+        Box::new(Extension::optional(|user: &User| Some(user.0))),
+        Box::new((by_user(), Header::new("x-app"))),
+        Box::new((Header::new("x-left-out"), by_user())),
+    ];
+    for (position, key) in keys.into_iter().enumerate() {
+        let answers = around_authentication(key, |policy| policy).await;
+        for (status, text) in &answers[..2] {
+            assert_eq!(*status, StatusCode::INTERNAL_SERVER_ERROR, "{position}");
+            assert!(text.contains("inside of the authentication"), "{text}");
+            assert!(text.contains("User"), "{text}");
+        }
+        let [_, _, first, second] = answers;
+        assert_eq!(
+            (first.0.as_u16(), second.0.as_u16()),
+            (200, 429),
+            "{position}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_policy_can_say_what_becomes_of_requests_without_a_user() {
+    for (rule, expected) in [
+        (OnMissingKey::Shared, [200, 429, 200, 429]),
+        (OnMissingKey::Reject, [400, 400, 200, 429]),
+        (OnMissingKey::Skip, [200, 200, 200, 429]),
+    ] {
+        let answers = around_authentication(by_user(), |policy| policy.on_missing_key(rule)).await;
+        let statuses = answers.map(|(status, _)| status.as_u16());
+        assert_eq!(statuses, expected, "{rule:?}");
+    }
+}
+
+#[tokio::test]
+async fn in_shadow_a_policy_without_a_user_refuses_nobody() {
+    let answers = around_authentication(by_user(), |policy| policy.mode(Mode::Shadow)).await;
+    let statuses = answers.map(|(status, _)| status.as_u16());
+    assert_eq!(statuses, [200, 200, 200, 200]);
+}
+
+/// The authentication has run: the server did what it had to.
+#[tokio::test]
+async fn a_user_who_is_not_logged_in_is_a_missing_key() {
+    #[derive(Clone)]
+    struct Session {
+        user: Option<u64>,
+    }
+    let key = || Extension::optional(|session: &Session| session.user);
+    for (rule, expected) in [
+        (None, [200, 429]),
+        (Some(OnMissingKey::Reject), [400, 400]),
+        (Some(OnMissingKey::Skip), [200, 200]),
+    ] {
+        let mut policy = Policy::new("user", Limit::gcra(1, MINUTE)).by(key());
+        if let Some(rule) = rule {
+            policy = policy.on_missing_key(rule);
+        }
+        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+        let mut service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+        for status in expected {
+            let mut request = Request::new(());
+            request.extensions_mut().insert(Session { user: None });
+            let (answered, _, _) = answer(&mut service, request).await;
+            assert_eq!(answered.as_u16(), status, "{rule:?}");
         }
     }
 }

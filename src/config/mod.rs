@@ -107,7 +107,7 @@
 //! | `group` | all but sliding-log and concurrency: policies of one group share a key for each subject, so that several of them cost a request little more than one: see [`Policy::group`](crate::Policy::group) | a key of its own |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
 //! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
-//! | `on_missing_key` | `"shared"`, `"reject"`, `"skip"` | `"shared"` |
+//! | `on_missing_key` | what becomes of a request without the header, the host or the [`UserId`] in `key`: `"shared"`, `"reject"`, `"skip"`, see [`OnMissingKey`](crate::OnMissingKey) | `"shared"`; without a `UserId`, 500 |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //! | `show_subject` | `true`: the log, observers and the list of who is denied most show whom it denies, see [`Policy::show_subject`](crate::Policy::show_subject) | they show a hash |
 //!

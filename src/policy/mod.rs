@@ -42,7 +42,7 @@ pub struct Policy {
     key: Arc<dyn KeyExtractor>,
     on: Vec<Arc<dyn RequestMatcher>>,
     cost: Cost,
-    on_missing_key: OnMissingKey,
+    on_missing_key: Option<OnMissingKey>,
     on_store_failure: Option<FailureMode>,
     limit_by: Option<Arc<dyn LimitExtractor>>,
     max_wait: Option<Duration>,
@@ -71,12 +71,13 @@ enum Cost {
     Read(Arc<dyn CostExtractor>),
 }
 
-/// What a policy does with a request that has no key.
+/// What a policy does with a request that has no key. Set by
+/// [`Policy::on_missing_key`](crate::Policy::on_missing_key).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
-    /// All such requests share one bucket. This is the default, so that leaving a header out is no
-    /// way around the limit.
+    /// All such requests share one bucket, so that leaving a header out is no way around the limit.
+    /// This is the default for what clients send.
     #[default]
     Shared,
     /// Such a request is answered with 400, or INVALID_ARGUMENT over gRPC.
@@ -97,7 +98,7 @@ impl Policy {
             key: Arc::new(Everybody),
             on: Vec::new(),
             cost: Cost::Fixed(1),
-            on_missing_key: OnMissingKey::default(),
+            on_missing_key: None,
             on_store_failure: None,
             limit_by: None,
             max_wait: None,
@@ -357,9 +358,15 @@ impl Policy {
     }
 
     /// Sets what to do with a request that has no key.
+    ///
+    /// By default, requests without what clients send, such as a header or a host, share one
+    /// bucket. A request without what the server itself was to provide, such as the user of an
+    /// [`Extension`](crate::Extension), is answered with 500 and an explanation, since the limit
+    /// most likely stands outside of the authentication. If it is no mistake, because some requests
+    /// need no authentication, say here what becomes of them.
     #[must_use]
     pub fn on_missing_key(mut self, what: OnMissingKey) -> Self {
-        self.on_missing_key = what;
+        self.on_missing_key = Some(what);
         self
     }
 

@@ -26,12 +26,18 @@ impl ReadyPolicy {
         match self.policy.key.extract(request) {
             Ok(key) => Ok(Some(key)),
             Err(KeyError::Malformed) if are_keys_denied => Err(Unjudged::BadKey),
-            Err(KeyError::Missing | KeyError::Malformed) => match self.policy.on_missing_key {
-                OnMissingKey::Shared => Ok(Some(Key::missing())),
-                OnMissingKey::Skip => Ok(None),
-                OnMissingKey::Reject => Err(Unjudged::NoKey),
-            },
             Err(KeyError::Misconfigured(text)) => Err(Unjudged::Misconfigured(text.into_owned())),
+            Err(missing) => self.without_key(missing),
+        }
+    }
+
+    fn without_key(&self, why: KeyError) -> Result<Option<Key>, Unjudged> {
+        match (self.policy.on_missing_key, why) {
+            // By default it is a mistake: in one shared bucket users would deny each other.
+            (None, KeyError::NotProvided(text)) => Err(Unjudged::Misconfigured(text.into_owned())),
+            (None | Some(OnMissingKey::Shared), _) => Ok(Some(Key::missing())),
+            (Some(OnMissingKey::Skip), _) => Ok(None),
+            (Some(OnMissingKey::Reject), _) => Err(Unjudged::NoKey),
         }
     }
 

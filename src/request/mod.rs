@@ -79,8 +79,10 @@ pub trait KeyExtractor: Any + Send + Sync {
     /// # Errors
     ///
     /// [`KeyError::Missing`] when the request does not identify its sender: the policy's
-    /// [`OnMissingKey`](crate::OnMissingKey) decides. [`KeyError::Misconfigured`] when the server
-    /// does not provide what the extractor needs: such a request is answered with 500.
+    /// [`OnMissingKey`](crate::OnMissingKey) decides. [`KeyError::NotProvided`] when the server was
+    /// to identify the sender and did not: such a request is answered with 500, unless the policy
+    /// says otherwise. [`KeyError::Misconfigured`] when the server does not provide what the
+    /// extractor needs: such a request is always answered with 500.
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError>;
 
     /// Whether the extractor itself makes sense; asked once, by
@@ -165,8 +167,9 @@ pub trait AddressExtractor: Send + Sync + 'static {
     ///
     /// [`KeyError::Missing`] when the request states none: then it is on no list.
     /// [`KeyError::Malformed`] when what it states cannot be read, which could hide a client: if
-    /// addresses are denied, such a request is answered with 400. [`KeyError::Misconfigured`] when
-    /// the server does not provide what the extractor needs: such a request is answered with 500.
+    /// addresses are denied, such a request is answered with 400. [`KeyError::Misconfigured`] or
+    /// [`KeyError::NotProvided`] when the server does not provide what the extractor needs: such a
+    /// request is answered with 500.
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
 
     /// Whether all of these addresses are those of proxies that it trusts, so that no request is
@@ -206,6 +209,11 @@ pub enum KeyError {
     /// anybody's. Of a key it is the same as [`Missing`](Self::Missing), unless keys are
     /// [denied](crate::Rules::deny).
     Malformed,
+    /// Nothing in the server has said whose the request is, although something was to, such as the
+    /// authentication; the text says what to do. The request is answered like one that is
+    /// [`Misconfigured`](Self::Misconfigured), unless the policy says what to do
+    /// [without a key](crate::Policy::on_missing_key).
+    NotProvided(Cow<'static, str>),
     /// The server does not provide what the extractor needs; the text says what to do. Clients see
     /// it, too, unless a [builder of your own](crate::OnRejection) answers over HTTP.
     Misconfigured(Cow<'static, str>),
@@ -216,7 +224,7 @@ impl fmt::Display for KeyError {
         match self {
             Self::Missing => f.write_str("the request does not identify its sender"),
             Self::Malformed => f.write_str("the sender of the request cannot be read"),
-            Self::Misconfigured(text) => OneLine(text).fmt(f),
+            Self::NotProvided(text) | Self::Misconfigured(text) => OneLine(text).fmt(f),
         }
     }
 }

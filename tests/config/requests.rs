@@ -170,6 +170,28 @@ async fn a_request_without_a_key_is_taken_as_the_policy_says() {
     }
 }
 
+/// The server was to identify the user: without one, the limits most likely stand outside of the
+/// authentication.
+#[tokio::test]
+async fn a_request_without_a_user_is_an_error_of_the_server_unless_the_policy_says_otherwise() {
+    for key in ["\"user\"", "[\"header:x-app\", \"user\"]"] {
+        let policy =
+            format!("name = \"user\"\nalgorithm = \"gcra\"\nlimit = \"1/min\"\nkey = {key}");
+        for (said, statuses) in [
+            ("", [500, 500]),
+            ("on_missing_key = \"shared\"", [200, 429]),
+            ("on_missing_key = \"reject\"", [400, 400]),
+            ("on_missing_key = \"skip\"", [200, 200]),
+        ] {
+            let layer = layer(&with_policy(&format!("{policy}\n{said}")));
+            for status in statuses {
+                let response = answers(&layer, Request::new(())).await;
+                assert_eq!(response.status(), status, "{key} {said}");
+            }
+        }
+    }
+}
+
 /// Two text messages an hour to each number, which only the handler knows.
 const ASKED_BY_HANDLERS: &str =
     "name = \"sms\"\nalgorithm = \"fixed-window\"\nlimit = \"2/h\"\non = \"none\"";

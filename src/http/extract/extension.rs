@@ -7,12 +7,13 @@ use std::sync::Arc;
 use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, RequestHead};
 
-type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
+type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 
 /// The user that authentication, outside of the layer, has put into the request's extensions.
 ///
-/// A request without one has no key, and the policy's [`OnMissingKey`](crate::OnMissingKey)
-/// decides. The layer has to be inside of the one that authenticates, or no request has a user.
+/// The layer has to be inside of the one that authenticates, or no request has a user. So a request
+/// without the extension is answered with 500 and an explanation, unless the policy says what to do
+/// [without a key](crate::Policy::on_missing_key).
 ///
 /// A text, a number or bytes are the id of a user, so the key is [`Key::user`] of it. Operations
 /// like [`Limiter::reset`](crate::Limiter::reset), an [`AccessList`](crate::AccessList) and the
@@ -41,8 +42,11 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 /// A type that is converted into a key by itself, by `From<UserId> for Key`, is the same key
 /// everywhere: see [`new`](Self::new).
 ///
-/// Requests without a user share one quota unless the policy says otherwise. To limit
-/// them by their address instead:
+/// # Anonymous requests
+///
+/// If a request may be without a user, say what becomes of it: all of them share one quota
+/// ([`OnMissingKey::Shared`](crate::OnMissingKey::Shared)), or the policy ignores them, and another
+/// one limits them by their address:
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Extension, Key, Limit, MINUTE, OnMissingKey, Policy};
@@ -61,6 +65,9 @@ type Read<T> = dyn Fn(&T) -> Key + Send + Sync;
 /// ];
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
+///
+/// Authentication that leaves an extension in every request, and says there that nobody is logged
+/// in, is read by [`optional`](Self::optional).
 ///
 /// Consecutive policies that are given clones of one `Extension` read the request once.
 pub struct Extension<T> {
@@ -91,7 +98,7 @@ impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
         reason = "which type is meant has to be said"
     )]
     pub fn new() -> Self {
-        Self::reading(|extension| extension.clone().into())
+        Self::reading(|extension| Some(extension.clone().into()))
     }
 }
 
@@ -99,10 +106,29 @@ impl<T: Send + Sync + 'static> Extension<T> {
     /// Makes the key from what the closure returns: [`Key::user`] of a text, a number or bytes. A
     /// key of another kind, such as [`Key::all`] of a tenant and a user, stays as it is.
     pub fn with<K: Into<Key>>(user: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
-        Self::reading(move |extension| user(extension).into().or_user())
+        Self::reading(move |extension| Some(user(extension).into().or_user()))
     }
 
-    fn reading(read: impl Fn(&T) -> Key + Send + Sync + 'static) -> Self {
+    /// The same for an extension that may be without a user, as a session is before the login.
+    /// `None` means that nobody is logged in, which is no mistake of the server's: by default, all
+    /// such requests share one bucket, as those do that leave a header out.
+    ///
+    /// ```
+    /// use tower_throttle::{Extension, Limit, MINUTE, Policy};
+    ///
+    /// #[derive(Clone)]
+    /// struct Session {
+    ///     user: Option<u64>,
+    /// }
+    ///
+    /// let policy = Policy::new("user", Limit::gcra(100, MINUTE))
+    ///     .by(Extension::optional(|session: &Session| session.user));
+    /// ```
+    pub fn optional<K: Into<Key>>(user: impl Fn(&T) -> Option<K> + Send + Sync + 'static) -> Self {
+        Self::reading(move |extension| user(extension).map(|user| user.into().or_user()))
+    }
+
+    fn reading(read: impl Fn(&T) -> Option<Key> + Send + Sync + 'static) -> Self {
         Self {
             read: Arc::new(read),
         }
@@ -111,14 +137,26 @@ impl<T: Send + Sync + 'static> Extension<T> {
 
 impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
-        let extension = request.extensions.get().ok_or(KeyError::Missing)?;
-        Ok((self.read)(extension))
+        let extension = request.extensions.get().ok_or_else(not_provided::<T>)?;
+        (self.read)(extension).ok_or(KeyError::Missing)
     }
 
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         let other = (other as &dyn Any).downcast_ref::<Self>();
         other.is_some_and(|other| Arc::ptr_eq(&self.read, &other.read))
     }
+}
+
+/// Over gRPC the text is cut off, so the remedy comes first.
+#[cold]
+fn not_provided<T>() -> KeyError {
+    let text = format!(
+        "no user: put the rate limit inside of the authentication, which has to leave a `{}` in the \
+         request's extensions before (on an axum router the layer of the rate limit is added first, \
+         in a `ServiceBuilder` last), or set `on_missing_key` if requests may be without a user",
+        std::any::type_name::<T>()
+    );
+    KeyError::NotProvided(text.into())
 }
 
 impl<T> Clone for Extension<T> {
@@ -177,9 +215,33 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_not_authenticated_is_missing() {
+    fn a_request_that_did_not_pass_the_authentication_is_explained() {
         let request = Request::new(());
-        let key = Extension::<UserId>::new().extract(&RequestHead::of(&request));
-        assert_eq!(key, Err(KeyError::Missing));
+        for by in [
+            Extension::<UserId>::new(),
+            Extension::with(|user: &UserId| user.0),
+            Extension::optional(|user: &UserId| Some(user.0)),
+        ] {
+            let key = by.extract(&RequestHead::of(&request));
+            let Err(KeyError::NotProvided(text)) = key else {
+                panic!("the server is to blame: {key:?}");
+            };
+            for advice in ["UserId", "inside of the authentication", "`on_missing_key`"] {
+                assert!(text.contains(advice), "{advice}: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_extension_that_says_that_nobody_is_logged_in_is_a_missing_key() {
+        let by = Extension::optional(|user: &Option<u64>| *user);
+        for (user, key) in [
+            (Some(7_u64), Ok(Key::user(7))),
+            (None, Err(KeyError::Missing)),
+        ] {
+            let mut request = Request::new(());
+            request.extensions_mut().insert(user);
+            assert_eq!(by.extract(&RequestHead::of(&request)), key);
+        }
     }
 }

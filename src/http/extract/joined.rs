@@ -10,16 +10,20 @@ use crate::key::Key;
 use crate::request::{KeyError, KeyExtractor, KeyKind, RequestHead};
 
 /// Makes one key of all parts. If a part is missing or malformed, so is the whole; a part that the
-/// server misconfigures takes precedence, whatever the request contains.
+/// server misconfigures takes precedence, whatever the request contains. One that the server does
+/// not provide comes before one that the client leaves out, and behind one that is malformed, which
+/// could hide a denied key.
 fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key, KeyError> {
     let mut keys = SmallVec::<[Key; 4]>::new();
     let mut failure = None;
     for part in parts {
         match part {
             Ok(key) => keys.push(key),
-            Err(KeyError::Missing) => failure = failure.or(Some(KeyError::Missing)),
-            Err(KeyError::Malformed) => failure = Some(KeyError::Malformed),
             Err(misconfigured @ KeyError::Misconfigured(_)) => return Err(misconfigured),
+            Err(KeyError::Malformed) => failure = Some(KeyError::Malformed),
+            Err(_) if failure == Some(KeyError::Malformed) => {}
+            Err(not_provided @ KeyError::NotProvided(_)) => failure = Some(not_provided),
+            Err(KeyError::Missing) => failure = failure.or(Some(KeyError::Missing)),
         }
     }
     failure.map_or_else(|| Ok(Key::all(keys)), Err)
@@ -163,6 +167,17 @@ mod tests {
         let malformed = Fixed(Err(KeyError::Malformed));
         let found = extract((malformed, Fixed(Err(misconfigured.clone()))));
         assert_eq!(found, Err(misconfigured));
+    }
+
+    #[test]
+    fn what_the_server_does_not_provide_comes_before_what_the_client_leaves_out() {
+        let not_provided = || KeyError::NotProvided(Cow::Borrowed("no user"));
+        let part = || Fixed(Err(not_provided()));
+        let malformed = || Fixed(Err(KeyError::Malformed));
+        assert_eq!(extract((missing(), part())), Err(not_provided()));
+        assert_eq!(extract((part(), missing())), Err(not_provided()));
+        assert_eq!(extract((part(), malformed())), Err(KeyError::Malformed));
+        assert_eq!(extract((malformed(), part())), Err(KeyError::Malformed));
     }
 
     #[test]

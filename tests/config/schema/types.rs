@@ -123,7 +123,8 @@ pub(super) struct Policy {
     /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of subjects that
     /// are often asked for in batches; false unless said.
     quota_lease: Option<QuotaLease>,
-    /// What becomes of a request that does not say whose it is; "shared" unless said.
+    /// What becomes of a request that does not say whose it is; unless said "shared", and 500 without a
+    /// user.
     on_missing_key: Option<OnMissingKey>,
     /// What it decides when the store gives no answer; what the file says for all unless said.
     on_store_failure: Option<FailureMode>,
