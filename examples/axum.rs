@@ -37,8 +37,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::new(
         MemoryStore::new(),
         [
-            Policy::new("user", Limit::gcra(600, MINUTE).burst(50))
-                .by(by_user()),
+            Policy::new("user", Limit::gcra(600, MINUTE).burst(50)).by(by_user()),
             Policy::new("orders", Limit::sliding_log(5, MINUTE))
                 .by(by_user())
                 .on(Route::post("/orders")),

@@ -2,6 +2,7 @@
 //!
 //! No event and no span shows a subject, at most its hash, unless its policy asks for it.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -29,7 +30,7 @@ pub(crate) use {silent as debug, silent as info, silent as warn};
 const WARN_PAUSE: Duration = Duration::from_secs(60);
 
 /// When the log last warned of something.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Warned(Option<Instant>);
 
 impl Warned {
@@ -41,6 +42,25 @@ impl Warned {
             self.0 = Some(now);
         }
         is_due
+    }
+}
+
+/// The same for all threads that serve requests. None waits for another: whoever comes while one
+/// is here would find that nothing is due.
+#[derive(Default)]
+pub(crate) struct SharedWarned(Mutex<Warned>);
+
+impl SharedWarned {
+    pub(crate) fn try_warn(&self) -> bool {
+        let warned = self.0.try_lock();
+        warned.is_ok_and(|mut warned| warned.try_warn())
+    }
+
+    /// Takes the place of another one, and its pause.
+    pub(crate) fn succeed(&self, before: &Self) {
+        if let (Ok(mut warned), Ok(before)) = (self.0.lock(), before.0.lock()) {
+            *warned = *before;
+        }
     }
 }
 

@@ -5,12 +5,18 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::ready;
 use std::hint::black_box;
+use std::net::SocketAddr;
 
 use futures_util::FutureExt as _;
+use http::{HeaderValue, Request, Response};
+use tower::{Layer, Service as _, service_fn};
 use tower_throttle::{
-    Answer, Check, DAY, DenyCache, FailureMode, HOUR, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Policy, QuotaLease, SECOND, Store, StoreError, StoreErrorKind,
+    Answer, Check, DAY, DenyCache, FailureMode, HOUR, Header, Limit, Limiter, MINUTE, ManualClock,
+    MemoryStore, Peer, PeerAddr, Policy, QuotaLease, RateLimitLayer, SECOND, Store, StoreError,
+    StoreErrorKind,
 };
 #[cfg(feature = "metrics")]
 use tower_throttle::{Metrics, TopDenied};
@@ -299,6 +305,39 @@ fn a_key_that_comes_back_after_a_minute_of_others_still_allocates_nothing() {
     assert_eq!(store.len(), 10_000);
     // Each pays for its share of the hand's steps.
     assert_eq!(allocations(|| (0..10_000).for_each(check)), 0);
+}
+
+/// What the log would warn of is looked for in every request.
+#[tokio::test]
+async fn looking_for_mistakes_allocates_nothing() {
+    let policies = [
+        Policy::new("client", Limit::gcra(1_000_000, MINUTE)).by(PeerAddr),
+        Policy::new("user", Limit::gcra(1_000_000, MINUTE)).by(Header::new("x-user")),
+    ];
+    let limiter = Limiter::new(SameForAll(MemoryStore::new()), policies).unwrap();
+    let ok = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+    let mut service = RateLimitLayer::new(limiter).layer(ok);
+    let mut serve = |peer: [u8; 4], header: &'static str, times: u32| {
+        let mut request = Request::new(());
+        let peer = Peer::from(SocketAddr::from((peer, 80)));
+        request.extensions_mut().insert(peer);
+        let value = HeaderValue::from_static("203.0.113.9");
+        request.headers_mut().insert(header, value);
+        let requests: Vec<_> = (0..times).map(|_| request.clone()).collect();
+        allocations(|| {
+            for request in requests {
+                let answer = service.call(request).now_or_never();
+                assert!(answer.unwrap().unwrap().status().is_success());
+            }
+        })
+    };
+    let loopback = [127, 0, 0, 1];
+    // A hundred times without a key; and the first thousand requests are followed.
+    serve(loopback, "x-forwarded-for", 2_000);
+    let with_mistakes = serve(loopback, "x-forwarded-for", 1_000);
+    serve([198, 51, 100, 1], "x-user", 1_000);
+    let without = serve([198, 51, 100, 1], "x-user", 1_000);
+    assert_eq!(with_mistakes, without);
 }
 
 #[cfg(feature = "metrics")]

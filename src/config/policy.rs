@@ -116,10 +116,7 @@ fn of_requests(
     fields: &Fields<'_>,
     proxies: &Proxies,
 ) -> Result<Policy, FileError> {
-    let subject = fields.need(
-        "key",
-        "key = \"peer\", or \"everybody\" for one quota for all",
-    )?;
+    let subject = fields.need("key", proxies.missing_key())?;
     let policy = policy.by(key::read(&subject, proxies)?);
     Ok(match on {
         Some(on) => policy.on(routes::of_policy(&on)?),

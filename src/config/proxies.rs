@@ -18,6 +18,8 @@ const UNBELIEVED: &str = "has no effect without trusted_proxies, as only a proxy
 
 /// The proxies in front, as far as the file names them.
 pub(super) struct Proxies {
+    /// Whether the file says which addresses they have.
+    are_named: bool,
     trusted: Vec<String>,
     header: Told,
     hops: Option<usize>,
@@ -36,6 +38,7 @@ impl Proxies {
         let trusted = fields.get("trusted_proxies");
         let header = fields.get("client_address");
         let proxies = Self {
+            are_named: trusted.is_some(),
             trusted: trusted.as_ref().map_or(Ok(Vec::new()), ranges)?,
             header: header.as_ref().map_or(Ok(Told::XForwardedFor), told)?,
             hops: number(fields, "trusted_hops", "1 to 64")?,
@@ -57,6 +60,17 @@ impl Proxies {
         match unbelieved.filter(|_| trusted.is_none()) {
             Some(field) => Err(field.refuse(UNBELIEVED)),
             None => Ok(proxies),
+        }
+    }
+
+    /// What to say if a policy has no key. Behind a proxy, the peer of every client is the proxy.
+    pub(super) fn missing_key(&self) -> &'static str {
+        match self.are_named {
+            true => "key = \"client-addr\", or \"everybody\" for one quota for all",
+            false => {
+                "key = \"peer\", behind proxies \"client-addr\" and trusted_proxies, or \
+                 \"everybody\" for one quota for all"
+            }
         }
     }
 

@@ -187,10 +187,14 @@ impl<'a> Judged<'a> {
         self.each().nth(self.decisions.denied_by()?)
     }
 
+    /// The names of the policies that were asked.
+    pub(super) fn names(&self) -> impl Iterator<Item = Arc<str>> {
+        self.policies().map(|policy| policy.id.shared_name())
+    }
+
     /// The verdict to pass on to the service, after the decisions of outer layers.
     pub(crate) fn verdict(&self, outer: Option<&Verdict>) -> Verdict {
-        let names = self.policies().map(|policy| policy.id.shared_name());
-        Verdict::new(outer, names.zip(self.decisions.iter().copied()))
+        Verdict::new(outer, self.names().zip(self.decisions.iter().copied()))
     }
 
     fn policies(&self) -> impl Iterator<Item = &'a ReadyPolicy> + Clone + use<'a> {

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::Notify;
 
 use self::leases::Leases;
+use self::passes::Passes;
 use self::rules::ReadyRules;
 use self::subjects::Subjects;
 use self::warned::Warned;
@@ -34,6 +35,7 @@ mod judge;
 mod judged;
 mod leases;
 mod operations;
+mod passes;
 mod quota;
 mod refusal;
 mod renewals;
@@ -57,6 +59,7 @@ pub use self::held::Held;
 pub(crate) use self::in_force::RulesInForce;
 pub(crate) use self::judge::{Judging, PendingVerdict};
 pub(crate) use self::judged::Judged;
+pub(crate) use self::passes::CountedBy;
 pub(crate) use self::refusal::{Refusal, Unjudged};
 pub use self::rules::Rules;
 pub use self::summary::PolicySummary;
@@ -112,6 +115,7 @@ struct Shared {
     leases: Leases,
     under_way: UnderWay,
     warned: Warned,
+    passes: Passes,
     /// Dropped together with the limiter: what keeps it to a file.
     #[cfg(feature = "config")]
     keeper: OnceLock<Box<dyn Any + Send + Sync>>,

@@ -12,6 +12,7 @@ use crate::response::ResponseHead;
 use crate::store::{FailureMode, QuotaLease};
 
 mod atomic_mode;
+mod mistakes;
 mod rates;
 mod read;
 mod ready;

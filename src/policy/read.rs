@@ -24,20 +24,32 @@ impl ReadyPolicy {
         are_keys_denied: bool,
     ) -> Result<Option<Key>, Unjudged> {
         match self.policy.key.extract(request) {
-            Ok(key) => Ok(Some(key)),
-            Err(KeyError::Malformed) if are_keys_denied => Err(Unjudged::BadKey),
+            Ok(key) => {
+                self.mistakes.found_key();
+                if let Some(explanation) = self.policy.key.diagnose(request) {
+                    self.mistakes.diagnosed(self.id.name(), explanation);
+                }
+                Ok(Some(key))
+            }
             Err(KeyError::Misconfigured(text)) => Err(Unjudged::Misconfigured(text.into_owned())),
-            Err(missing) => self.without_key(missing),
+            Err(why) => self.without_key(why, are_keys_denied),
         }
     }
 
-    fn without_key(&self, why: KeyError) -> Result<Option<Key>, Unjudged> {
-        match (self.policy.on_missing_key, why) {
+    fn without_key(&self, why: KeyError, are_keys_denied: bool) -> Result<Option<Key>, Unjudged> {
+        let on_missing_key = match (why, self.policy.on_missing_key) {
             // By default it is a mistake: in one shared bucket users would deny each other.
-            (None, KeyError::NotProvided(text)) => Err(Unjudged::Misconfigured(text.into_owned())),
-            (None | Some(OnMissingKey::Shared), _) => Ok(Some(Key::missing())),
-            (Some(OnMissingKey::Skip), _) => Ok(None),
-            (Some(OnMissingKey::Reject), _) => Err(Unjudged::NoKey),
+            (KeyError::NotProvided(text), None) => {
+                return Err(Unjudged::Misconfigured(text.into_owned()));
+            }
+            (KeyError::Malformed, _) if are_keys_denied => return Err(Unjudged::BadKey),
+            (_, said) => said.unwrap_or_default(),
+        };
+        self.mistakes.found_no_key(self.id.name());
+        match on_missing_key {
+            OnMissingKey::Shared => Ok(Some(Key::missing())),
+            OnMissingKey::Skip => Ok(None),
+            OnMissingKey::Reject => Err(Unjudged::NoKey),
         }
     }
 

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::atomic_mode::AtomicMode;
+use super::mistakes::Mistakes;
 use super::rates::{FurtherRate, Judges};
 use super::sound::least_capacity;
 use super::{Cost, Policy};
@@ -29,6 +30,7 @@ pub(crate) struct ReadyPolicy {
     pub(crate) on_store_failure: FailureMode,
     /// The mode in force.
     pub(super) mode: AtomicMode,
+    pub(super) mistakes: Mistakes,
     pub(super) policy: Policy,
 }
 
@@ -72,6 +74,7 @@ impl ReadyPolicy {
         if self.policy.mode == before.policy.mode {
             self.set_mode(before.mode());
         }
+        self.mistakes.succeed(&before.mistakes);
     }
 
     /// The key in words, if the policy shows it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::atomic_mode::AtomicMode;
+use super::mistakes::Mistakes;
 use super::rates::{self, FurtherRate};
 use super::ready::ReadyPolicy;
 use super::{Cost, Policy};
@@ -71,6 +72,7 @@ impl Policy {
             penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
             mode: AtomicMode::new(self.mode),
+            mistakes: Mistakes::default(),
             policy: self,
         })
     }

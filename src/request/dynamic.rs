@@ -34,6 +34,10 @@ macro_rules! traits_behind {
                 }
             }
 
+            fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
+                (**self).diagnose(request)
+            }
+
             fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
                 (**self).canonical_address(address)
             }
@@ -122,6 +126,10 @@ mod tests {
             crate::request::is_equal(self, other)
         }
 
+        fn diagnose(&self, _: &RequestHead<'_>) -> Option<&'static str> {
+            Some("chosen wrongly")
+        }
+
         fn canonical_address(&self, _: IpAddr) -> Option<IpAddr> {
             Some(CLIENT)
         }
@@ -187,6 +195,10 @@ mod tests {
                 Ok(Key::from("alice"))
             );
             assert_eq!(by.validate(), Err(refusal()));
+            assert_eq!(
+                about_a_request(|head| by.diagnose(head)),
+                Some("chosen wrongly")
+            );
             assert_eq!(by.canonical_address([203, 0, 113, 9].into()), Some(CLIENT));
             assert!(by.reads_the_same(&Chosen));
             assert_eq!(by.kind(), KeyKind::Host);

@@ -125,6 +125,14 @@ pub trait KeyExtractor: Any + Send + Sync {
         false
     }
 
+    /// What is set up wrongly, if this request shows it although it has a key, and what to do about
+    /// it. The log warns of it, once a minute at most, and the request goes on. Asked about each
+    /// request, so it has to be quick, and shows nothing of the request.
+    fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
+        let _ = request;
+        None
+    }
+
     /// The address that stands in this extractor's keys, alone or as a part of them, for the client
     /// that has `address`: all addresses of an IPv6 client share one. `None` when none stands there,
     /// or when it takes a request to tell. Asked through

@@ -14,7 +14,7 @@ use crate::decision::Verdict;
 use crate::http::{
     OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
 };
-use crate::limiter::{Delay, Judged, Judging, Limiter, Refusal, TakenByRequest};
+use crate::limiter::{CountedBy, Delay, Judged, Judging, Limiter, Refusal, TakenByRequest};
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
 use crate::time::SystemClock;
@@ -22,8 +22,8 @@ use crate::time::SystemClock;
 /// Lets requests through to a service as a [`Limiter`] allows.
 ///
 /// Works with axum, tonic and plain hyper. All services made by a layer and its clones share the
-/// limiter, and with it the counts: a request that passes two of them is counted twice. If some
-/// limits belong outside of the authentication and others inside, build two limiters, over clones
+/// limiter, and with it the counts: a request that passes two of them is counted twice, of which the
+/// log warns. If some limits belong outside of the authentication and others inside, build two limiters, over clones
 /// of one store if you like.
 ///
 /// ```
@@ -181,9 +181,11 @@ impl Settings {
     /// Turns the decisions into what happens to the request.
     pub(super) fn sentence(&self, judged: &mut Judged<'_>, request: &RequestHead<'_>) -> Sentence {
         let mut fields = self.headers.load().fields(judged, &SystemClock);
+        let counted_by = self.limiter.follow(judged, request);
         match Rejection::of(judged) {
             None => Sentence::Pass(Pass {
                 fields,
+                counted_by,
                 verdict: self.exposed(judged, request),
                 delay: judged.delay().to_duration(),
                 taken: judged.take_taken(),
@@ -223,6 +225,8 @@ pub(super) struct Pass {
     pub(super) delay: Duration,
     /// Passed to the service in the request's extensions.
     verdict: Option<Verdict>,
+    /// The same, for another layer of the limiter.
+    counted_by: Option<CountedBy>,
     taken: TakenByRequest,
 }
 
@@ -231,6 +235,9 @@ impl Pass {
     pub(super) fn go_on<B>(&mut self, request: &mut Request<B>) {
         if let Some(verdict) = self.verdict.take() {
             request.extensions_mut().insert(verdict);
+        }
+        if let Some(counted_by) = self.counted_by.take() {
+            request.extensions_mut().insert(counted_by);
         }
         if let Some(taken) = &mut self.taken {
             taken.go_on();

@@ -94,3 +94,20 @@ fn a_field_that_is_missing_is_refused_with_an_example() {
          count of a whole fleet"
     );
 }
+
+#[test]
+fn a_policy_without_a_key_is_told_one_that_tells_clients_apart() {
+    let policy = "name = \"client\"\nalgorithm = \"gcra\"\nlimit = \"1/s\"";
+    let without_key = |trusted: &str| refusal(&format!("{trusted}{}", with_policy(policy)));
+    let told = without_key("");
+    assert!(told.contains("key: is missing"), "{told}");
+    for key in ["\"peer\"", "\"client-addr\"", "trusted_proxies"] {
+        assert!(told.contains(key), "{key}: {told}");
+    }
+    // Behind proxies the peer is the proxy.
+    for proxies in ["[\"10.0.0.0/8\"]", "[]"] {
+        let told = without_key(&format!("trusted_proxies = {proxies}\n"));
+        assert!(told.contains("\"client-addr\""), "{told}");
+        assert!(!told.contains("peer"), "{told}");
+    }
+}

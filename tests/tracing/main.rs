@@ -8,6 +8,7 @@ mod decisions;
 mod http_store;
 #[path = "../support/log.rs"]
 mod log;
+mod mistakes;
 mod never_said;
 mod outages;
 mod shown;

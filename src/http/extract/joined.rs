@@ -57,6 +57,10 @@ macro_rules! extractor_of_tuple {
                 })
             }
 
+            fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
+                None$(.or_else(|| self.$position.diagnose(request)))+
+            }
+
             fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
                 agreed([$(self.$position.canonical_address(address)),+])
             }
@@ -95,6 +99,10 @@ impl<E: KeyExtractor> KeyExtractor for Vec<E> {
             let mut pairs = self.iter().zip(other);
             self.len() == other.len() && pairs.all(|(one, other)| one.reads_the_same(other))
         })
+    }
+
+    fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
+        self.iter().find_map(|part| part.diagnose(request))
     }
 
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {

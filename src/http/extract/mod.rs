@@ -7,6 +7,7 @@ mod header;
 mod host;
 mod joined;
 mod peer;
+mod proxied;
 
 #[cfg(feature = "axum")]
 pub(crate) use self::canonical::Ipv6Prefix;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::leases::Leases;
+use super::passes::Passes;
 use super::rules::Rules;
 use super::subjects::Subjects;
 use super::warned::Warned;
@@ -180,6 +181,7 @@ impl<S: Store> LimiterBuilder<S> {
             leases: Leases::default(),
             under_way,
             warned: Warned::default(),
+            passes: Passes::default(),
             #[cfg(feature = "config")]
             keeper: OnceLock::new(),
         })))

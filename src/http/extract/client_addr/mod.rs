@@ -11,6 +11,7 @@ use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestH
 
 use super::canonical::Ipv6Prefix;
 use super::peer::Peer;
+use super::proxied::is_proxied;
 
 mod attribution;
 mod forwarded;
@@ -21,6 +22,11 @@ use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute
 const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose whose quota they use; \
                                list the proxies' addresses, or count the proxies with \
                                trusted_hops";
+
+const PROXY_IS_UNTRUSTED: &str = "requests come from a private or loopback address outside of the \
+    trusted proxies and name another in `X-Forwarded-For` or `Forwarded`, which is not believed: if \
+    it is a proxy's, all clients behind it share one quota. Trust its address, in a file by \
+    `trusted_proxies`";
 
 /// The headers that hold lists, and what reads them.
 const LISTS: [(&str, &str); 2] = [
@@ -71,6 +77,10 @@ const LISTS: [(&str, &str); 2] = [
 /// embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
 ///
 /// A request that does not carry its peer's address is answered with 500 and an explanation.
+///
+/// If a request comes from a private or loopback address outside of the trusted ranges and has a
+/// header `X-Forwarded-For` or `Forwarded`, the log warns, once a minute at most: most likely it
+/// comes from a proxy that is not trusted yet.
 ///
 /// To trust every IPv4 or every IPv6 address is refused by [`Limiter::new`](crate::Limiter::new),
 /// unless the proxies are counted ([`trusted_hops`](Self::trusted_hops)): clients could choose whose
@@ -241,6 +251,15 @@ impl KeyExtractor for ClientAddr {
 
     fn kind(&self) -> KeyKind {
         KeyKind::Address
+    }
+
+    fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
+        let Ok(Peer::Address(peer)) = Peer::of(request) else {
+            return None;
+        };
+        let is_trusted = || self.trusted.contain(peer.ip().to_canonical());
+        let is_mistake = is_proxied(peer.ip(), request) && !is_trusted();
+        is_mistake.then_some(PROXY_IS_UNTRUSTED)
     }
 
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {

@@ -9,6 +9,7 @@ use crate::ranges::embedded;
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 use super::canonical::Ipv6Prefix;
+use super::proxied::is_proxied;
 
 #[cfg(feature = "tonic")]
 mod by_tonic;
@@ -117,10 +118,20 @@ const NO_PEER: &str = "the request does not carry its peer's address. \
 const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no address: \
     use `ClientAddr`, which reads it from the header that the proxy sets";
 
+const PROXY_IS_PEER: &str = "requests come from a private or loopback address and name another in \
+    `X-Forwarded-For` or `Forwarded`: behind a proxy all clients share one quota, that of the proxy. \
+    Use `ClientAddr` in place of `PeerAddr`, in a file `key = \"client-addr\"`, and trust the \
+    proxy's address, in a file by `trusted_proxies`";
+
 /// The address at the other end of the socket.
 ///
 /// Use it if clients connect directly. Behind a proxy every request has the proxy's address: use
 /// [`ClientAddr`](super::ClientAddr) there. See [`Peer`] for where the address comes from.
+///
+/// If a request comes from a private or loopback address and has a header `X-Forwarded-For` or
+/// `Forwarded`, this is most likely a mistake, and the log warns of it, once a minute at most. If
+/// services that pass on such headers are to be limited by their own address, a closure says so:
+/// `|request: &RequestHead<'_>| PeerAddr.extract(request).ok()`.
 ///
 /// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), the least
 /// that a subscriber has; only link-local and loopback addresses count in full. An IPv4 address
@@ -159,6 +170,10 @@ impl KeyExtractor for PeerAddr {
         KeyKind::Address
     }
 
+    fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
+        PeerNetwork(Ipv6Prefix::default()).diagnose(request)
+    }
+
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
         PeerNetwork(Ipv6Prefix::default()).canonical_address(address)
     }
@@ -191,6 +206,11 @@ impl KeyExtractor for PeerNetwork {
 
     fn kind(&self) -> KeyKind {
         KeyKind::Address
+    }
+
+    fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
+        let peer = Peer::address_of(request).ok()?;
+        is_proxied(peer, request).then_some(PROXY_IS_PEER)
     }
 
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
