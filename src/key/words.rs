@@ -38,7 +38,7 @@ fn one(domain: u8, bytes: &[u8]) -> String {
         "everybody".to_owned()
     } else if is(Domain::Missing) {
         "without a key".to_owned()
-    } else if is(Domain::Number) {
+    } else if is(Domain::Negative) {
         number(bytes).unwrap_or_else(|| text(bytes).into_owned())
     } else if is(Domain::Address) {
         address(bytes).map_or_else(|| text(bytes).into_owned(), |address| address.to_string())
@@ -57,11 +57,8 @@ fn one(domain: u8, bytes: &[u8]) -> String {
 }
 
 fn number(bytes: &[u8]) -> Option<String> {
-    // Those that are too large for 128 bits with a sign take a byte more.
-    match bytes.split_first_chunk()? {
-        (number, []) => Some(i128::from_le_bytes(*number).to_string()),
-        (number, _) => Some(u128::from_le_bytes(*number).to_string()),
-    }
+    let number = bytes.try_into().ok()?;
+    Some(i128::from_le_bytes(number).to_string())
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {
