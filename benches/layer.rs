@@ -13,6 +13,7 @@ use hyper::body::Bytes;
 use tower::{Layer, Service, ServiceExt};
 use tower_throttle::{
     Limit, Limiter, MemoryStore, Policy, QuotaHeaders, RateLimitLayer, RequestHead, SECOND, Store,
+    Wrapped,
 };
 
 #[path = "../tests/support/http_store.rs"]
@@ -45,9 +46,9 @@ fn request() -> Request<Body> {
     Request::new(Body::default())
 }
 
-fn layer(store: impl Store, limit: Limit) -> RateLimitLayer {
+fn layer(store: impl Store, limit: Limit) -> RateLimitLayer<Wrapped> {
     let policies = [Policy::new("client", limit).by(|_: &RequestHead<'_>| Some("alice"))];
-    RateLimitLayer::new(Limiter::new(store, policies).expect("a sound policy"))
+    RateLimitLayer::new(Limiter::new(store, policies).expect("a sound policy")).wrap_body()
 }
 
 fn bench<S>(criterion: &mut Criterion, name: &str, mut service: S)

@@ -25,7 +25,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
         [Policy::new("client", Limit::gcra(60, MINUTE).burst(5)).by(PeerAddr)],
     )?;
     // Each connection gets a clone of the service; clones share the counts.
-    let service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+    let service = RateLimitLayer::new(limiter)
+        .wrap_body()
+        .layer(service_fn(hello));
 
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     println!("listening on {}, try", listener.local_addr()?);

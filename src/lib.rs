@@ -182,8 +182,8 @@
 //! | `redis` | yes | `RedisStore`: a Redis or Valkey server, one that Sentinel names, or a cluster |
 //! | `redis-tls` | | TLS to Redis |
 //! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool` |
-//! | `axum` | | the peer's address and the matched route as axum provides them; extractors for handlers, which may return a `Rejection` as their response; `Operator`, a page for whoever is on call |
-//! | `tonic` | | the peer's address as tonic provides it; limits for a single service; a `Rejection` becomes a `Status` |
+//! | `axum` | | the peer's address and the matched route as axum provides them; axum's response body stays what it is; extractors for handlers, which may return a `Rejection` as their response; `Operator`, a page for whoever is on call |
+//! | `tonic` | | the peer's address as tonic provides it; tonic's response body stays what it is; limits for a single service; a `Rejection` becomes a `Status` |
 //! | `tonic-tls` | | the peer's address for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | | denials and failures as events, trips to the store as spans |
@@ -251,8 +251,8 @@ pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 pub use self::extractor::NoDecision;
 pub use self::http::extract::{ClientAddr, Extension, Header, Host, Peer, PeerAddr, PeerNetwork};
 pub use self::http::{
-    HeaderCost, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection, RejectionKind,
-    ResponseBody, Route,
+    BodyKind, HeaderCost, Kept, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection,
+    RejectionKind, ResponseBody, Route, Wrapped,
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};

@@ -9,14 +9,16 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::Mutex;
 
+use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response};
-use tower::{Layer, Service as _, service_fn};
+use tower::{Layer as _, Service as _, service_fn};
 use tower_throttle::{
     Answer, Check, DAY, DenyCache, FailureMode, HOUR, Header, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Peer, PeerAddr, Policy, QuotaLease, RateLimitLayer, SECOND, Store, StoreError,
-    StoreErrorKind,
+    MemoryStore, Peer, PeerAddr, Policy, QuotaHeaders, QuotaLease, RateLimitLayer, SECOND, Store,
+    StoreError, StoreErrorKind,
 };
 #[cfg(feature = "metrics")]
 use tower_throttle::{Metrics, TopDenied};
@@ -114,6 +116,28 @@ fn a_check_of_a_known_key_allocates_nothing_allowed_or_denied() {
             "{limit:?}"
         );
         assert_eq!(admitted, 101 * 10, "{limit:?}");
+    }
+}
+
+/// A body that nothing has to end with passes as it is.
+#[test]
+fn a_request_through_the_layer_allocates_nothing_and_neither_does_the_body_of_its_response() {
+    let policy = Policy::new("api", Limit::gcra(1_000_000, SECOND));
+    let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
+    let layer = RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE);
+    let body = Mutex::new(Some(Body::from("hello")));
+    let mut service = layer.layer(service_fn(|_: Request<()>| {
+        let body = body.lock().unwrap().take().unwrap();
+        ready(Ok::<_, Infallible>(Response::new(body)))
+    }));
+    for request in 0..100 {
+        let mut response = None;
+        let took = allocations(|| {
+            response = service.call(Request::new(())).now_or_never();
+        });
+        *body.lock().unwrap() = Some(response.unwrap().unwrap().into_body());
+        // The first makes the key known.
+        assert!(request == 0 || took == 0, "{took}");
     }
 }
 

@@ -319,7 +319,7 @@ async fn the_reason_is_there_for_the_layers_outside() {
         },
     );
     let request = Request::builder().header("x-tier", "premium").body(());
-    let service = RateLimitLayer::new(limiter).layer(inner);
+    let service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
     let response = service.oneshot(request.unwrap()).await.unwrap();
     let reason: &Rejection = response.extensions().get().unwrap();
     assert_eq!(reason.kind(), RejectionKind::Misconfigured);
@@ -340,7 +340,9 @@ async fn a_request_dropped_while_a_chosen_limit_delays_it_gives_back_what_it_too
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
     let inner =
         service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(String::new()))));
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let ask = || {
         let request = Request::builder().header("x-tier", "premium");
         let request = request.header("x-user", "alice").body(()).unwrap();

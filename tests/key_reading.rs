@@ -39,7 +39,9 @@ async fn statuses<const N: usize>(
 async fn status_of(limiter: &Limiter, request: Request<()>) -> u16 {
     let hello =
         service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
-    let service = RateLimitLayer::new(limiter.clone()).layer(hello);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(hello);
     let Ok(response) = service.oneshot(request).await;
     response.status().as_u16()
 }

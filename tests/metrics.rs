@@ -217,7 +217,10 @@ fn send(limiter: &Limiter, headers: &[(&'static str, &str)], peer: Option<Socket
     if let Some(peer) = peer {
         request.extensions_mut().insert(Peer::from(peer));
     }
-    let answer = RateLimitLayer::new(limiter.clone()).layer(ok).call(request);
+    let answer = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(ok)
+        .call(request);
     answer.now_or_never().unwrap().unwrap().status().as_u16()
 }
 

@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{
     ClientAddr, Extension, Header, KeyExtractor, Limit, Limiter, MINUTE, Mode, OnMissingKey,
-    PeerAddr, Policy, RateLimitLayer,
+    PeerAddr, Policy, RateLimitLayer, Wrapped,
 };
 
 #[path = "support/http_store.rs"]
@@ -21,7 +21,9 @@ async fn answers<const N: usize>(
 ) -> [(StatusCode, HeaderMap, String); N] {
     let policy = policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(Header::new("x-user")));
     let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
-    let mut service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+    let mut service = RateLimitLayer::new(limiter)
+        .wrap_body()
+        .layer(service_fn(hello));
     let mut answers = Vec::new();
     for lines in requests {
         let mut request = Request::new(());
@@ -104,9 +106,9 @@ async fn a_policy_can_be_skipped_by_whoever_leaves_the_header_out() {
 
 #[tokio::test]
 async fn a_missing_peer_is_explained_with_the_first_request_whatever_is_done_about_missing_keys() {
-    fn under(policy: Policy, key: impl KeyExtractor) -> RateLimitLayer {
+    fn under(policy: Policy, key: impl KeyExtractor) -> RateLimitLayer<Wrapped> {
         let limiter = Limiter::new(TestStore::new(Trip::None), [policy.by(key)]);
-        RateLimitLayer::new(limiter.expect("a sound policy"))
+        RateLimitLayer::new(limiter.expect("a sound policy")).wrap_body()
     }
     for rule in [
         OnMissingKey::Shared,

@@ -438,7 +438,7 @@ async fn a_decision_that_is_made_after_the_client_went_away_is_reported_once() {
         let builder = Limiter::builder(store).timeout(MINUTE);
         let (limiter, notes) = observed(builder.policy(Policy::new("api", limit)));
         let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("")));
-        let mut service = RateLimitLayer::new(limiter).layer(inner);
+        let mut service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
         let mut response = Box::pin(service.call(Request::new(())));
         assert!(poll!(response.as_mut()).is_pending());
         drop(response);

@@ -364,7 +364,9 @@ async fn the_key_is_that_which_the_policys_extractor_makes() {
         .header("x-user", "alice")
         .header("x-app", "shop")
         .body(());
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     service.oneshot(request.unwrap()).await.unwrap();
 
     let (user, app) = (

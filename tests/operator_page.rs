@@ -107,7 +107,9 @@ async fn refusals_in_shadow_are_not_shown_as_refused() {
     let site = Site::of([policy.mode(Mode::Shadow)]).await;
     let service =
         service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
-    let limited = RateLimitLayer::new(site.limiter.clone()).layer(service);
+    let limited = RateLimitLayer::new(site.limiter.clone())
+        .wrap_body()
+        .layer(service);
     let nobodys = async || limited.clone().oneshot(Request::new(())).await.unwrap();
     let browser = site.open().await;
     for _ in 0..5 {

@@ -114,7 +114,12 @@ async fn an_observer_that_panics_fails_no_request_and_costs_no_permits(bench: &B
 async fn get(layer: RateLimitLayer, user: &str) -> u16 {
     let inner = service_fn(async |_: Request<()>| Ok::<_, &str>(Response::new("hello")));
     let request = Request::builder().header("x-user", user).body(()).unwrap();
-    let response = layer.layer(inner).oneshot(request).await.unwrap();
+    let response = layer
+        .wrap_body()
+        .layer(inner)
+        .oneshot(request)
+        .await
+        .unwrap();
     response.status().as_u16()
 }
 

@@ -71,7 +71,7 @@ async fn a_denial_by_another_subject_gives_nothing_back_under_permits_that_other
 
         cluster.masters[node].signal("STOP");
         let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
-        let service = RateLimitLayer::new(asked).layer(inner);
+        let service = RateLimitLayer::new(asked).wrap_body().layer(inner);
         let request = Request::builder()
             .header("x-all", "everybody")
             .header("x-user", user);

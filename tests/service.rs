@@ -17,7 +17,7 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_throttle::{
     CostError, CostExtractor, FailureMode, Key, KeyError, KeyExtractor, Limit, Limiter, MINUTE,
     OnMissingKey, Policy, RateLimit, RateLimitLayer, Rejection, RejectionKind, RequestHead,
-    ResponseFuture, SECOND, StoreErrorKind,
+    ResponseFuture, SECOND, StoreErrorKind, Wrapped,
 };
 
 #[path = "support/http_store.rs"]
@@ -30,8 +30,8 @@ fn request() -> Request<Body> {
     Request::new(Body::default())
 }
 
-fn layer(trip: Trip, permits: u32) -> RateLimitLayer {
-    RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE)))
+fn layer(trip: Trip, permits: u32) -> RateLimitLayer<Wrapped> {
+    RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE))).wrap_body()
 }
 
 fn rejection<B>(response: &Response<B>) -> Option<Rejection> {
@@ -161,7 +161,7 @@ async fn a_request_that_cannot_be_judged_gives_the_place_it_held_back() {
     let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
     let places = ConcurrencyLimitLayer::new(1).layer(Strict::default());
     let mut beside = places.clone();
-    let mut service = RateLimitLayer::new(limiter).layer(places);
+    let mut service = RateLimitLayer::new(limiter).wrap_body().layer(places);
     assert_eq!(status(&mut service).await, 400);
     assert_is_free(&mut beside, Trip::None);
 }
@@ -219,7 +219,7 @@ async fn a_request_dropped_before_the_answer_counts_and_calls_nothing() {
     let inner = Strict::default();
     let calls = inner.calls();
     let mut service = ServiceBuilder::new()
-        .layer(RateLimitLayer::new(store.limiter(Limit::gcra(2, MINUTE))))
+        .layer(RateLimitLayer::new(store.limiter(Limit::gcra(2, MINUTE))).wrap_body())
         .layer(ConcurrencyLimitLayer::new(1))
         .service(inner);
     {
@@ -295,7 +295,9 @@ async fn under(policy: Policy) -> Response<()> {
 /// The same, when the store answers in this way.
 async fn over(trip: Trip, policy: Policy) -> Response<()> {
     let limiter = Limiter::new(TestStore::new(trip), [policy]).expect("a sound policy");
-    let service = RateLimitLayer::new(limiter).layer(Strict::default());
+    let service = RateLimitLayer::new(limiter)
+        .wrap_body()
+        .layer(Strict::default());
     service
         .oneshot(request())
         .await
@@ -376,7 +378,9 @@ async fn a_rejection_names_every_policy_that_denies_and_the_longest_wait() {
         ],
     )
     .expect("sound policies");
-    let mut service = RateLimitLayer::new(limiter).layer(Strict::default());
+    let mut service = RateLimitLayer::new(limiter)
+        .wrap_body()
+        .layer(Strict::default());
     assert_eq!(status(&mut service).await, 200);
     let response = service.oneshot(request()).await.expect("a response");
     assert_eq!(response.headers()["retry-after"], "3600");
@@ -411,7 +415,9 @@ async fn a_cost_that_never_fits_has_no_time_to_come_back_beside_a_quota_that_is_
     let small = || Policy::new("small", Limit::gcra(5, MINUTE)).cost_by(if_dear(6));
     for policies in [[used(), small()], [small(), used()]] {
         let limiter = Limiter::new(TestStore::new(Trip::None), policies).expect("sound policies");
-        let mut service = RateLimitLayer::new(limiter).layer(Strict::default());
+        let mut service = RateLimitLayer::new(limiter)
+            .wrap_body()
+            .layer(Strict::default());
         assert_eq!(status(&mut service).await, 200);
         let response = service.oneshot(dear()).await.expect("a response");
         assert_eq!(response.status(), 429);
@@ -436,7 +442,9 @@ async fn retry_after_is_not_before_the_t_of_any_policy_that_denies() {
         ],
     )
     .expect("sound policies");
-    let mut service = RateLimitLayer::new(limiter).layer(Strict::default());
+    let mut service = RateLimitLayer::new(limiter)
+        .wrap_body()
+        .layer(Strict::default());
     assert_eq!(status(&mut service).await, 200);
     let response = service.oneshot(dear()).await.expect("a response");
     assert_eq!(

@@ -40,7 +40,7 @@ fn denied(method: Method, content_type: &HeaderValue) -> Response<impl Sized> {
     let store = AlwaysDeny::retry_after(Duration::from_secs(7));
     let limiter = Limiter::new(store, [policy.by(Everybody)]).expect("a sound policy");
     let hello = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
-    let service = RateLimitLayer::new(limiter).layer(hello);
+    let service = RateLimitLayer::new(limiter).wrap_body().layer(hello);
     let request = Request::builder().method(method);
     let request = request.header("content-type", content_type);
     let request = request.body(()).expect("a sound request");

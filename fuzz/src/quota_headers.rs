@@ -58,6 +58,7 @@ pub fn run(data: &[u8]) {
         service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(String::new())));
     let mut service = RateLimitLayer::new(limiter)
         .headers(QuotaHeaders::DRAFT_11)
+        .wrap_body()
         .layer(hello);
     let mut ask = |cost: u32| {
         let mut request = Request::new(());

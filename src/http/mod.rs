@@ -9,7 +9,7 @@ mod preflight;
 mod rejection;
 mod route;
 
-pub use self::body::ResponseBody;
+pub use self::body::{BodyKind, Kept, ResponseBody, Wrapped};
 pub use self::cost::HeaderCost;
 #[cfg(feature = "axum")]
 pub(crate) use self::extract::Ipv6Prefix;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,18 +13,19 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use super::layer::{Pass, Sentence, Settings};
-use crate::http::ResponseBody;
+use crate::http::{BodyKind, Kept};
 use crate::limiter::{Delay, Judged, PendingVerdict};
 use crate::request::RequestHead;
 
 pin_project! {
     /// The future of [`RateLimit`](crate::RateLimit).
-    pub struct ResponseFuture<S, B>
+    pub struct ResponseFuture<S, B, K = Kept>
     where
         S: Service<Request<B>>,
     {
         #[pin]
         state: State<S, B>,
+        kind: PhantomData<K>,
     }
 }
 
@@ -79,10 +81,17 @@ struct Waiting<S, B> {
     pass: Pass,
 }
 
-impl<S, B> ResponseFuture<S, B>
+impl<S, B, K> ResponseFuture<S, B, K>
 where
     S: Service<Request<B>>,
 {
+    fn new(state: State<S, B>) -> Self {
+        Self {
+            state,
+            kind: PhantomData,
+        }
+    }
+
     pub(super) fn asking(
         verdict: PendingVerdict,
         ready: S,
@@ -95,9 +104,7 @@ where
             request,
             settings,
         });
-        Self {
-            state: State::Asking { asking },
-        }
+        Self::new(State::Asking { asking })
     }
 
     pub(super) fn waiting(
@@ -106,23 +113,17 @@ where
         pass: Pass,
         settings: &Settings,
     ) -> Self {
-        Self {
-            state: State::waiting(service, request, pass, settings),
-        }
+        Self::new(State::waiting(service, request, pass, settings))
     }
 
     pub(super) fn calling(response: S::Future, pass: Pass) -> Self {
-        Self {
-            state: State::Calling { response, pass },
-        }
+        Self::new(State::Calling { response, pass })
     }
 
     pub(super) fn rejected(response: Response<Bytes>) -> Self {
-        Self {
-            state: State::Rejected {
-                response: Some(response),
-            },
-        }
+        Self::new(State::Rejected {
+            response: Some(response),
+        })
     }
 }
 
@@ -197,11 +198,12 @@ where
 /// `Future` allows this panic.
 const POLLED_AGAIN: &str = "the future was polled after it was done";
 
-impl<S, ReqBody, ResBody> Future for ResponseFuture<S, ReqBody>
+impl<S, ReqBody, ResBody, K> Future for ResponseFuture<S, ReqBody, K>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    K: BodyKind<ResBody>,
 {
-    type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
+    type Output = Result<Response<K::Body>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
@@ -222,7 +224,7 @@ where
                 }
                 StateProjected::Calling { response, pass } => {
                     return Poll::Ready(match ready!(response.poll(cx)) {
-                        Ok(response) => Ok(pass.finish(response)),
+                        Ok(response) => Ok(pass.finish::<K, _>(response)),
                         Err(error) => {
                             pass.fail();
                             Err(error)
@@ -231,7 +233,7 @@ where
                 }
                 StateProjected::Rejected { response } => {
                     let response = response.take().expect(POLLED_AGAIN);
-                    return Poll::Ready(Ok(response.map(ResponseBody::rejection)));
+                    return Poll::Ready(Ok(response.map(K::rejection)));
                 }
             };
             state.set(next);
@@ -239,7 +241,7 @@ where
     }
 }
 
-impl<S, B> fmt::Debug for ResponseFuture<S, B>
+impl<S, B, K> fmt::Debug for ResponseFuture<S, B, K>
 where
     S: Service<Request<B>>,
 {

@@ -1,6 +1,7 @@
 //! `RateLimitLayer`: puts a limiter in front of services.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use tower_layer::Layer;
 use super::RateLimit;
 use crate::decision::Verdict;
 use crate::http::{
-    OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
+    BodyKind, Kept, OnRejection, ProblemJson, QuotaFields, QuotaHeaders, Rejection, ResponseBody,
+    Wrapped, is_preflight,
 };
 use crate::limiter::{CountedBy, Delay, Judged, Judging, Limiter, Refusal, TakenByRequest};
 use crate::request::RequestHead;
@@ -49,31 +51,36 @@ use crate::time::SystemClock;
 /// answered with 404. `Router::route_layer` does not. Both count what is answered with 405, since a
 /// route matches it by its path.
 ///
-/// # When another body type is expected
+/// # The response's body
 ///
-/// Responses have a [`ResponseBody`] around the service's body. `Router::layer` accepts any body.
-/// In two places axum's own is expected, and the body has to be converted: in `axum::serve`, when
-/// the layer wraps a whole `Router` (as it must for a path to be rewritten before routing); and in
-/// `option_layer`, for a layer that may be absent. There, [`Limiter::turn_off`] may serve you as
-/// well:
+/// axum's and tonic's bodies stay what they are, so a layer fits wherever a service of theirs does:
+/// in `option_layer`, if it may be absent, or around a whole `Router`, as it must be for a path to be
+/// rewritten before routing:
 ///
 /// ```
-/// use axum::{Router, body::Body, http::Response, routing::get};
-/// use tower::{ServiceBuilder, util::option_layer};
+/// use axum::{Router, extract::Request, routing::get};
+/// use axum::ServiceExt;
+/// use tower::{Layer, util::option_layer};
 /// use tower_throttle::{Limiter, RateLimitLayer};
 ///
 /// fn app(limiter: Option<Limiter>) -> Router {
-///     let limits = limiter.map(|limiter| {
-///         ServiceBuilder::new()
-///             .map_response(|response: Response<_>| response.map(Body::new))
-///             .layer(RateLimitLayer::new(limiter))
-///     });
-///     Router::new().route("/", get(async || "hello")).layer(option_layer(limits))
+///     let limits = option_layer(limiter.map(RateLimitLayer::new));
+///     Router::new().route("/", get(async || "hello")).layer(limits)
+/// }
+///
+/// async fn serve(app: Router, limiter: Limiter) -> std::io::Result<()> {
+///     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+///     let app = RateLimitLayer::new(limiter).layer(app);
+///     axum::serve(listener, ServiceExt::<Request>::into_make_service(app)).await
 /// }
 /// ```
+///
+/// Around a service whose responses have another body, [`wrap_body`](Self::wrap_body) is needed: with
+/// plain hyper, and where a layer further in has changed the body, as one that compresses it does.
 #[derive(Clone, Debug)]
-pub struct RateLimitLayer {
+pub struct RateLimitLayer<K = Kept> {
     settings: Arc<Settings>,
+    kind: PhantomData<K>,
 }
 
 impl RateLimitLayer {
@@ -88,6 +95,42 @@ impl RateLimitLayer {
                 skips_preflights: false,
                 exposes_decisions: false,
             }),
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K> RateLimitLayer<K> {
+    /// The same layer for services whose responses have any body, as with plain hyper: those behind
+    /// the layer have a [`ResponseBody`](crate::ResponseBody) around it.
+    ///
+    /// ```
+    /// use std::convert::Infallible;
+    ///
+    /// use bytes::Bytes;
+    /// use http::{Request, Response};
+    /// use http_body_util::Full;
+    /// use hyper::body::Incoming;
+    /// use hyper_util::service::TowerToHyperService;
+    /// use tower::{Layer, service_fn};
+    /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer};
+    ///
+    /// async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    ///     Ok(Response::new(Full::from("hello")))
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Policy::new("all", Limit::gcra(9, MINUTE))])?;
+    /// let layer = RateLimitLayer::new(limiter).wrap_body();
+    /// let service = TowerToHyperService::new(layer.layer(service_fn(hello)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn wrap_body(self) -> RateLimitLayer<Wrapped> {
+        RateLimitLayer {
+            settings: self.settings,
+            kind: PhantomData,
         }
     }
 
@@ -147,8 +190,8 @@ impl RateLimitLayer {
     }
 }
 
-impl<S> Layer<S> for RateLimitLayer {
-    type Service = RateLimit<S>;
+impl<S, K> Layer<S> for RateLimitLayer<K> {
+    type Service = RateLimit<S, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
         RateLimit::new(inner, Arc::clone(&self.settings))
@@ -245,7 +288,10 @@ impl Pass {
     }
 
     /// Call this when the service has answered.
-    pub(super) fn finish<B>(&mut self, mut response: Response<B>) -> Response<ResponseBody<B>> {
+    pub(super) fn finish<K, B>(&mut self, mut response: Response<B>) -> Response<K::Body>
+    where
+        K: BodyKind<B>,
+    {
         let taken = self.taken.take();
         if let Some(taken) = &taken {
             taken.settle(&ResponseHead::of(&response));
@@ -253,7 +299,10 @@ impl Pass {
         self.fields.add_to(&mut response);
         // Leases are held until the response's body has ended.
         let held = taken.filter(|taken| taken.has_leases());
-        response.map(|body| ResponseBody::inner(body, held))
+        response.map(|body| match held {
+            None => K::plain(body),
+            held => K::holding(ResponseBody::inner(body, held)),
+        })
     }
 
     /// Call this when the service has failed: nothing runs any more, however long its future is

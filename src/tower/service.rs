@@ -1,5 +1,6 @@
 //! `RateLimit`: a service behind a limiter.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -8,7 +9,7 @@ use tower_service::Service;
 
 use super::future::ResponseFuture;
 use super::layer::{Sentence, Settings};
-use crate::http::ResponseBody;
+use crate::http::{BodyKind, Kept};
 use crate::limiter::Judging;
 use crate::request::RequestHead;
 
@@ -31,14 +32,19 @@ use crate::request::RequestHead;
 /// Delaying requests, holding the places of a concurrency limit over any store, and giving back over
 /// Redis need a tokio runtime with time enabled. Without it, a place lapses while its request runs.
 #[derive(Clone, Debug)]
-pub struct RateLimit<S> {
+pub struct RateLimit<S, K = Kept> {
     inner: S,
     settings: Arc<Settings>,
+    kind: PhantomData<K>,
 }
 
-impl<S> RateLimit<S> {
+impl<S, K> RateLimit<S, K> {
     pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
-        Self { inner, settings }
+        Self {
+            inner,
+            settings,
+            kind: PhantomData,
+        }
     }
 
     /// The inner service. Calls made to it directly are not limited.
@@ -57,7 +63,7 @@ impl<S> RateLimit<S> {
     }
 }
 
-impl<S: Clone> RateLimit<S> {
+impl<S: Clone, K> RateLimit<S, K> {
     /// Takes the instance that was polled ready, and leaves its clone, which was not, for the next
     /// call.
     fn take_ready(&mut self) -> S {
@@ -72,13 +78,14 @@ impl<S: Clone> RateLimit<S> {
     }
 }
 
-impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S>
+impl<S, ReqBody, ResBody, K> Service<Request<ReqBody>> for RateLimit<S, K>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    K: BodyKind<ResBody>,
 {
-    type Response = Response<ResponseBody<ResBody>>;
+    type Response = Response<K::Body>;
     type Error = S::Error;
-    type Future = ResponseFuture<S, ReqBody>;
+    type Future = ResponseFuture<S, ReqBody, K>;
 
     /// Ready when the inner service is.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
@@ -116,6 +123,6 @@ where
 /// name.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
-impl<S: tonic::server::NamedService> tonic::server::NamedService for RateLimit<S> {
+impl<S: tonic::server::NamedService, K> tonic::server::NamedService for RateLimit<S, K> {
     const NAME: &'static str = S::NAME;
 }

@@ -12,7 +12,9 @@ use super::support::redis::Server;
 /// The status of a request through a layer. Its response has ended.
 pub(crate) async fn request(limiter: &Limiter, path: &str) -> u16 {
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let request = Request::builder().uri(path).body(()).unwrap();
     service.oneshot(request).await.unwrap().status().as_u16()
 }

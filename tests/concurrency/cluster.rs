@@ -137,7 +137,7 @@ fn limiter(store: RedisStore, [places, full]: [(&'static str, FailureMode); 2]) 
 
 async fn request(limiter: Limiter) -> Response<ResponseBody<Body>> {
     let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::default())) });
-    let service = RateLimitLayer::new(limiter).layer(inner);
+    let service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
     service
         .oneshot(Request::new(Body::default()))
         .await

@@ -38,7 +38,9 @@ async fn limiter(server: &Server) -> Limiter {
 /// A request to a service behind the limit that answers at once.
 async fn answered(limiter: &Limiter) -> Result<Response<impl Body>, &'static str> {
     let inner = service_fn(async |_: Request<()>| -> Answer { Ok(bodyless(200)) });
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     service.oneshot(Request::new(())).await
 }
 

@@ -26,7 +26,9 @@ type Body = Full<Bytes>;
 /// A request through the layer. The body of its response is kept.
 async fn request(limiter: &Limiter) -> Response<ResponseBody<Body>> {
     let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::from("hello"))) });
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let response = service.oneshot(Request::new(Body::default())).await;
     response.unwrap()
 }
@@ -91,7 +93,7 @@ async fn a_request_dropped_before_an_answer_that_never_comes_ends_the_lease_it_h
 async fn a_request_dropped_before_it_is_polled_gives_nothing_back() {
     let (store, limiter) = watched(FailureMode::Deny);
     let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::from("hello"))) });
-    let mut service = RateLimitLayer::new(limiter).layer(inner);
+    let mut service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
     let ready = ServiceExt::<Request<Body>>::ready(&mut service).await;
     drop(ready.unwrap().call(Request::new(Body::default())));
     sleep(2 * LIFE).await;

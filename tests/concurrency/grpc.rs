@@ -12,6 +12,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use tower_throttle::RateLimitLayer;
 
 use super::places::{PLACES, Places, on_both_stores};
 
@@ -67,7 +68,7 @@ impl Calls {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = Server::builder()
-            .layer(places.layer())
+            .layer(RateLimitLayer::new(places.limiter.clone()))
             .add_service(HealthServer::new(Fed(feeds)));
         tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
         let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();

@@ -49,7 +49,9 @@ async fn a_place_that_is_given_back_is_free_for_the_next_question_on_several_thr
 async fn a_body_that_has_ended_makes_room_for_the_next_request(bench: &Bench) {
     let limiter = bench.limiter([policy(Limit::concurrency(1))]);
     let hello = async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("hello")));
-    let service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+    let service = RateLimitLayer::new(limiter)
+        .wrap_body()
+        .layer(service_fn(hello));
     for time in 0..TIMES {
         let request = Request::new(Full::<Bytes>::default());
         let response = service.clone().oneshot(request).await.unwrap();

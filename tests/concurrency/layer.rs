@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::sync::Mutex;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -12,10 +13,10 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use tokio::sync::mpsc;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_throttle::ResponseBody;
+use tower_throttle::{RateLimitLayer, ResponseBody};
 
 use super::places::{Places, on_both_stores};
-use super::stage::{Answer, Body, Feed, streaming};
+use super::stage::{Answer, Body, Feed, send, streaming};
 
 on_both_stores! {
     a_future_that_has_failed_holds_nothing_though_it_is_kept
@@ -24,6 +25,7 @@ on_both_stores! {
     a_body_of_known_length_holds_nothing_after_its_last_frame
     a_body_that_has_failed_holds_nothing_though_it_is_kept
     a_body_that_nobody_asks_holds_its_place_until_it_is_dropped
+    a_body_of_axum_stays_one_and_holds_its_place_until_it_ends
     a_service_that_panics_where_it_is_called_gives_the_place_back
 }
 
@@ -92,6 +94,23 @@ async fn a_body_that_nobody_asks_holds_its_place_until_it_is_dropped(places: &Pl
     assert_eq!(places.taken().await, 1);
     drop(body);
     places.empty().await;
+}
+
+async fn a_body_of_axum_stays_one_and_holds_its_place_until_it_ends(places: &Places) {
+    let (feed, fed) = streaming();
+    let fed = Mutex::new(Some(fed.map(axum::body::Body::new)));
+    let answers = service_fn(|_| ready(Ok::<_, Infallible>(fed.lock().unwrap().take().unwrap())));
+    let service = RateLimitLayer::new(places.limiter.clone()).layer(answers);
+    let response = service.oneshot(request()).await.unwrap();
+    let mut body: axum::body::Body = response.into_body();
+    send(&feed, "hello").await;
+    let frame = body.frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "hello");
+    assert_eq!(places.taken().await, 1);
+    drop(feed);
+    assert!(body.frame().await.is_none());
+    places.empty().await;
+    drop(body);
 }
 
 async fn a_service_that_panics_where_it_is_called_gives_the_place_back(places: &Places) {

@@ -6,6 +6,7 @@ mod cluster;
 mod flush;
 mod gate;
 mod giving_back;
+#[cfg(feature = "tonic")]
 mod grpc;
 mod http;
 mod in_turn;

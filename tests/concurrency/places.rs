@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_throttle::{
     FailureMode, Limit, Limiter, ManualClock, MemoryStore, Policy, RateLimitLayer, RequestHead,
-    Store,
+    Store, Wrapped,
 };
 
 use super::support::redis::Server;
@@ -95,8 +95,8 @@ impl Places {
         }
     }
 
-    pub(crate) fn layer(&self) -> RateLimitLayer {
-        RateLimitLayer::new(self.limiter.clone())
+    pub(crate) fn layer(&self) -> RateLimitLayer<Wrapped> {
+        RateLimitLayer::new(self.limiter.clone()).wrap_body()
     }
 
     pub(crate) async fn taken(&self) -> u32 {

@@ -36,7 +36,13 @@ async fn answers(
     request: Request<()>,
 ) -> Response<ResponseBody<Empty<Bytes>>> {
     let service = service_fn(async |_| Ok::<_, Infallible>(Response::new(Empty::new())));
-    layer.layer(service).oneshot(request).await.unwrap()
+    layer
+        .clone()
+        .wrap_body()
+        .layer(service)
+        .oneshot(request)
+        .await
+        .unwrap()
 }
 
 /// Reads a valid text; the schema allows it too.

@@ -92,7 +92,7 @@ async fn through_the_layer_an_attack_costs_no_more() {
         let clock = ManualClock::new();
         let policy = Policy::new(name, limit).by(Header::new("x-user"));
         let limiter = limiter(&server, &clock, vec![policy]).await;
-        let layer = RateLimitLayer::new(limiter);
+        let layer = RateLimitLayer::new(limiter).wrap_body();
         let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));
         let service = layer.layer(inner);
         let ask = async || {
@@ -276,7 +276,7 @@ async fn attack_by_costs(
     let is_in_shadow = limiter.summary("api").or(limiter.summary("other"));
     let is_in_shadow = is_in_shadow.unwrap().mode == Mode::Shadow;
     let service = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter).layer(service);
+    let service = RateLimitLayer::new(limiter).wrap_body().layer(service);
     let request = async |cost: u32| {
         let request = Request::builder().header("x-user", user);
         let request = request.header("x-cost", cost).body(()).unwrap();
@@ -337,7 +337,8 @@ async fn an_attack_on_a_place_costs_a_command_each_time_unless_a_ban_or_a_layer_
     let places = || places().by(Header::new("x-user"));
     let rate = || Policy::new("rate", Limit::gcra(10, DAY)).by(Header::new("x-user"));
     let banned = || places().penalty(Penalty::after(10, MINUTE, HOUR));
-    let layer = async |policies| RateLimitLayer::new(limiter(&server, &clock, policies).await);
+    let layer =
+        async |policies| RateLimitLayer::new(limiter(&server, &clock, policies).await).wrap_body();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
 
     let alone = layer(vec![places()]).await.layer(inner);

@@ -97,7 +97,7 @@ async fn remembered_denials_hold_beside_a_policy_with_a_penalty() {
             login.penalty(Penalty::after(100, DAY, DAY)),
         ];
         let service = service_fn(|_| async { Ok::<_, Infallible>(Response::new(String::new())) });
-        let layer = RateLimitLayer::new(Limiter::new(cache, policies).unwrap());
+        let layer = RateLimitLayer::new(Limiter::new(cache, policies).unwrap()).wrap_body();
         let status_for = async |user: &str| {
             let request = Request::get("/").header("x-client", "eve");
             let request = request.header("x-user", user).body(String::new());

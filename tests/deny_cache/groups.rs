@@ -49,7 +49,7 @@ async fn an_attack_by_one_subject_whose_group_denies_costs_fewer_than_ten_script
         });
         let limiter = limiter(&server, &clock, policies.collect()).await;
         let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));
-        let service = RateLimitLayer::new(limiter).layer(inner);
+        let service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
         let ask = async || {
             let request = Request::builder().header("x-user", "eve").body(());
             let response = service.clone().oneshot(request.unwrap()).await;

@@ -215,7 +215,7 @@ async fn a_denial_from_memory_tells_of_those_policies_that_are_known() {
         Policy::new("user", Limit::gcra(60, MINUTE)).by(Header::new("x-user")),
     ];
     let limiter = Limiter::new(bench.cache.clone(), policies).unwrap();
-    let layer = RateLimitLayer::new(limiter);
+    let layer = RateLimitLayer::new(limiter).wrap_body();
     let get = async |user: &str| {
         let request = Request::get("/")
             .header("x-client", "eve")
@@ -258,7 +258,7 @@ async fn a_rejection_tells_whether_a_policy_was_not_asked_that_may_deny_for_long
         Policy::new("login", Limit::sliding_log(1, HOUR)).on(Route::get("/login")),
     ];
     let limiter = Limiter::new(bench.cache.clone(), policies).unwrap();
-    let layer = RateLimitLayer::new(limiter);
+    let layer = RateLimitLayer::new(limiter).wrap_body();
     let rejection = async |path| {
         let request = Request::get(path).body(()).unwrap();
         let response = layer.layer(service_fn(served)).oneshot(request).await;

@@ -30,7 +30,7 @@ fn denied_subjects_take_no_more_than_the_table_and_the_list() {
             let policy = Policy::new("api", Limit::gcra(1, DAY)).by(Header::new("x-user"));
             let limiter = Limiter::builder(cache.max_age(DAY)).policy(policy);
             let limiter = limiter.observe(top.clone()).timeout(60 * SECOND).build();
-            let layer = RateLimitLayer::new(limiter.unwrap());
+            let layer = RateLimitLayer::new(limiter.unwrap()).wrap_body();
             let answers = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));
             let mut service = layer.layer(answers);
             let mut send = async |user: u64| {

@@ -222,7 +222,9 @@ async fn a_failing_node_that_is_asked_behind_another_leaves_the_breaker_closed()
     let limiter = limiter.build().unwrap();
     let inside =
         service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
-    let service = RateLimitLayer::new(limiter.clone()).layer(inside);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inside);
     crowd.cluster.masters[FAILING].kill();
     for _ in 0..20 {
         let response = service.clone().oneshot(Request::default()).await.unwrap();

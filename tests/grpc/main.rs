@@ -1,5 +1,6 @@
 //! The layer over gRPC: real servers and clients, and raw bytes on a socket for what clients do not
 //! show.
+#![cfg(feature = "tonic")]
 
 mod deadlines;
 mod failures;

@@ -223,7 +223,6 @@ async fn two_hundred_policies_fit_into_a_small_answer() {
     }
 }
 
-#[cfg(feature = "tonic")]
 #[tokio::test]
 async fn a_single_service_can_be_limited_beside_others_that_are_not() {
     use tower::Layer;
@@ -249,4 +248,36 @@ async fn a_single_service_can_be_limited_beside_others_that_are_not() {
         let messages = futures_util::stream::empty();
         assert_eq!(sum(channel.clone(), messages).await.expect("no limit"), "0");
     }
+}
+
+#[tokio::test]
+async fn a_layer_that_may_be_absent_fits_around_a_server() {
+    for is_there in [true, false] {
+        let limits = tower::util::option_layer(is_there.then(|| layer(Trip::Short, 1)));
+        let (incoming, address) = listen().await;
+        let server = Server::builder()
+            .layer(limits)
+            .add_service(HealthServer::new(Counted::default()));
+        tokio::spawn(server.serve_with_incoming(incoming));
+        let mut health = client(address).await;
+        check(&mut health).await.expect("allowed");
+        assert_eq!(check(&mut health).await.is_err(), is_there);
+    }
+}
+
+/// An interceptor changes the body.
+#[tokio::test]
+async fn a_service_with_an_interceptor_is_limited_by_a_layer_that_wraps_bodies() {
+    use tower::Layer;
+
+    let passes = |request: tonic::Request<()>| Ok(request);
+    let health = HealthServer::with_interceptor(Counted::default(), passes);
+    let limited = layer(Trip::Short, 1).wrap_body().layer(health);
+    let (incoming, address) = listen().await;
+    let server = Server::builder().add_service(limited);
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let mut health = client(address).await;
+    check(&mut health).await.expect("allowed");
+    let denied = check(&mut health).await.expect_err("denied");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
 }

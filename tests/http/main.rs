@@ -1,5 +1,6 @@
 //! The layer over real sockets: axum and plain hyper as servers, HTTP/1.1 and HTTP/2.
 
+mod bodies;
 mod headers;
 #[path = "../support/http_store.rs"]
 mod http_store;
@@ -196,11 +197,11 @@ async fn plain_hyper_is_limited_over_both_versions_of_http() {
 async fn serve_with_hyper(layer: RateLimitLayer) -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let service = ServiceBuilder::new().layer(layer).service(service_fn(
-        |_: Request<hyper::body::Incoming>| async {
+    let service = ServiceBuilder::new()
+        .layer(layer.wrap_body())
+        .service(service_fn(|_: Request<hyper::body::Incoming>| async {
             Ok::<_, Infallible>(Response::new(Full::new(Bytes::from("hello"))))
-        },
-    ));
+        }));
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let service = TowerToHyperService::new(service.clone());

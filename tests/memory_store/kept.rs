@@ -54,7 +54,9 @@ fn a_request_that_was_settled_keeps_no_newcomer_from_being_counted() {
         let settle = move |_: &ResponseHead<'_>| settled;
         let setup = Setup::with_policies([policy.cost(cost).settle(settle)]);
         let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-        let service = RateLimitLayer::new(setup.limiter.clone()).layer(inner);
+        let service = RateLimitLayer::new(setup.limiter.clone())
+            .wrap_body()
+            .layer(inner);
         for user in (0..MANY).map(|user| user.to_string()) {
             let request = Request::builder().header("x-user", &user);
             let request = request.body(()).unwrap();

@@ -360,7 +360,9 @@ fn a_policy_whose_new_key_finds_no_room_lifts_no_other_policys_limit() {
                 .on_store_failure(mode),
         ]);
         let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-        let service = RateLimitLayer::new(setup.limiter.clone()).layer(inner);
+        let service = RateLimitLayer::new(setup.limiter.clone())
+            .wrap_body()
+            .layer(inner);
         let status = |user: &str| {
             let request = Request::builder().header("x-user", user).body(()).unwrap();
             let answer = service.clone().oneshot(request).now_or_never();

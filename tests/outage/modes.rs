@@ -81,7 +81,9 @@ async fn without_a_server(modes: &[(&str, FailureMode)]) -> Limiter {
 
 async fn request(limiter: &Limiter) -> Response<ResponseBody<Body>> {
     let inner = service_fn(|_| async { Ok::<_, Infallible>(Response::new(Body::default())) });
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let response = service.oneshot(Request::new(Body::default())).await;
     response.unwrap()
 }

@@ -15,15 +15,15 @@ use tower_throttle::config::UserId;
 use tower_throttle::{
     AccessList, AlwaysAllow, AlwaysDeny, Answer, BreakerState, Check, CheckError, ClientAddr,
     Config, ConfigError, ConfigFile, CostError, Decision, DecisionEvent, DecisionResult, Decisions,
-    DenyCache, Everybody, Extension, FailureMode, FileError, Header, HeaderCost, Held, Host, Key,
-    KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder,
+    DenyCache, Everybody, Extension, FailureMode, FileError, Header, HeaderCost, Held, Host, Kept,
+    Key, KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder,
     Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer,
     PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId, PolicySummary, ProblemJson,
     QuotaHeaders, QuotaLease, Rate, RateLimit, RateLimitLayer, Receipt, RedisStore,
     RedisStoreBuilder, RefusalEvent, RefusalReason, Rejection, RejectionKind, RequestHead,
     ResponseBody, ResponseFuture, ResponseHead, Route, Rules, StoreError, StoreErrorKind, Subject,
     SystemClock, Throttle, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, Verdict,
-    WatchedConfig,
+    WatchedConfig, Wrapped,
 };
 
 macro_rules! each {
@@ -38,18 +38,20 @@ fn all_types_can_be_sent_shared_and_shown() {
     each!(plain:
         AccessList, Action, Algorithm, AlwaysAllow, AlwaysDeny, Ask<'_>, BreakerState, Check<'_>, ClientAddr, Config,
         ConfigFile, Decision, DecisionEvent<'_>, DecisionResult, Decisions, DenyCache<MemoryStore>, Everybody,
-        Extension<UserId>, FailureMode, Header, HeaderCost, Held, Host, Key, LeaseId, Limit, Limiter,
+        Extension<UserId>, FailureMode, Header, HeaderCost, Held, Host, Kept, Key, LeaseId, Limit, Limiter,
         LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
         OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId,
         PolicySummary, ProblemJson, QuotaHeaders, QuotaLease, Rate, RateLimit<()>, RateLimitLayer, Reading, Receipt,
         RedisStore, RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
         ResponseBody<Full<Bytes>>, ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take,
-        Throttle<()>, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig,
+        Throttle<()>, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig, Wrapped,
+        RateLimit<(), Wrapped>, RateLimitLayer<Wrapped>,
     );
     fn sent<T: Send + Unpin + Debug>() {}
     sent::<Answer>();
     fn future<F: Future + Send + Debug>() {}
     future::<ResponseFuture<AxumRoute, Body>>();
+    future::<ResponseFuture<AxumRoute, Body, Wrapped>>();
 }
 
 #[test]

@@ -40,7 +40,7 @@ async fn a_denial_tells_of_no_renewal_after_its_retry() {
     let policy = Policy::new("api", limit).max_wait(5 * SECOND);
     let limiter = Limiter::new(virtual_time::store(), [policy]).unwrap();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter).layer(inner);
+    let service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
     let asked = (0..8).map(|_| service.clone().oneshot(request(1)));
     let responses = join_all(asked).await;
     let (denied, allowed) = responses.split_last().unwrap();
@@ -66,7 +66,9 @@ async fn when_they_go_on_no_rate_is_passed() {
         gone_on.lock().unwrap().push((start.elapsed(), cost));
         async { Ok::<_, Infallible>(Response::new(())) }
     });
-    let service = RateLimitLayer::new(limiter(limit())).layer(inner);
+    let service = RateLimitLayer::new(limiter(limit()))
+        .wrap_body()
+        .layer(inner);
     // Bursts and pauses, so that each of the rates holds requests up at times.
     let arrivals = (0..150_u64).scan(Duration::ZERO, |at, number| {
         *at += ms(number * 7_919 % 1_300) * u32::from(number % 5 == 0) * 4;
@@ -100,7 +102,9 @@ async fn when_they_go_on_no_rate_is_passed() {
 async fn one_that_gives_up_gives_back_under_every_rate() {
     let limiter = limiter(Limit::gcra(2, SECOND).and(3, MINUTE));
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let send = |cost| service.clone().oneshot(request(cost));
     for cost in [2, 1] {
         assert_eq!(send(cost).await.unwrap().status(), 200);

@@ -348,7 +348,7 @@ async fn a_refused_address_is_refused_also_where_others_are_exempt() {
 async fn preflights_of_a_refused_address_are_refused_also_where_they_are_skipped() {
     let refused = forwarded(&["203.0.113.9"]);
     let limiter = builder().deny(refused).build().unwrap();
-    let layer = RateLimitLayer::new(limiter).skip_preflights();
+    let layer = RateLimitLayer::new(limiter).skip_preflights().wrap_body();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
     let service = layer.layer(inner);
     let status_from = async |address: &str| {

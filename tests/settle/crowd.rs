@@ -60,7 +60,9 @@ impl Crowded {
                 Ok::<_, Infallible>(response.header("x-cost", "1").body(()).unwrap())
             }
         });
-        let service = RateLimitLayer::new(self.limiter.clone()).layer(inner);
+        let service = RateLimitLayer::new(self.limiter.clone())
+            .wrap_body()
+            .layer(inner);
         let requests = (0..REQUESTS).map(|number| {
             let response = service.clone().oneshot(Request::new(status(number)));
             tokio::spawn(async move { response.await.unwrap().status().as_u16() })

@@ -27,7 +27,9 @@ fn service(limit: Limit) -> (Limited, Limiter) {
         let response = Response::builder().header("x-cost", request.body().to_string());
         Ok::<_, Infallible>(response.body(()).expect("a response"))
     });
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let service = service.map_response(|response| response.map(drop));
     (BoxCloneService::new(service), limiter)
 }

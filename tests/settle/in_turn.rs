@@ -19,7 +19,9 @@ on_every_store! {
 /// well.
 async fn let_through(bench: &Bench, policy: Policy) -> usize {
     let content = async |_| Ok::<_, Infallible>(Response::new(()));
-    let service = RateLimitLayer::new(bench.limiter([policy])).layer(service_fn(content));
+    let service = RateLimitLayer::new(bench.limiter([policy]))
+        .wrap_body()
+        .layer(service_fn(content));
     let mut let_through = 0;
     for _ in 0..100 {
         let response = service.clone().oneshot(Request::new(())).await.unwrap();

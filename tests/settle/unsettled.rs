@@ -51,7 +51,9 @@ async fn an_estimate_stays_when_the_client_goes_away(bench: &Bench) {
 async fn an_estimate_stays_when_the_service_fails(bench: &Bench) {
     let limiter = bench.limiter([rows(Limit::gcra(10, MINUTE))]);
     let broken = service_fn(|_: Request<()>| ready(Err::<Response<String>, _>("broken")));
-    let service = RateLimitLayer::new(limiter.clone()).layer(broken);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(broken);
     assert_eq!(
         service.oneshot(Request::new(())).await.unwrap_err(),
         "broken"
@@ -203,7 +205,7 @@ fn costs_are_settled_in_memory_without_a_runtime() {
             .body(String::new());
         ready(Ok::<_, Infallible>(response.expect("a response")))
     });
-    let layer = RateLimitLayer::new(limiter.clone());
+    let layer = RateLimitLayer::new(limiter.clone()).wrap_body();
     let response = at_once(layer.layer(inner).oneshot(Request::new(()))).unwrap();
     assert_eq!(response.status(), 200);
     let looked = at_once(limiter.peek("rows", "alice")).unwrap();

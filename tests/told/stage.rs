@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{
     Decision, DecisionEvent, DecisionResult, Key, Limiter, Policy, QuotaHeaders, RateLimitLayer,
-    Rejection, Rules, TopDenied,
+    Rejection, Rules, TopDenied, Wrapped,
 };
 
 use super::history::{Operation, Step};
@@ -26,7 +26,7 @@ pub(crate) struct Stage<'a> {
     /// What the policies in force are, in the order of [`NAMES`].
     pub(crate) policies: Vec<Drawn>,
     limiter: Limiter,
-    layer: RateLimitLayer,
+    layer: RateLimitLayer<Wrapped>,
     events: Arc<Mutex<Vec<Event>>>,
     /// Keeps apart the clients of several stages over one store.
     number: usize,
@@ -103,7 +103,9 @@ impl<'a> Stage<'a> {
         Some(Self {
             bench,
             policies: drawn.to_vec(),
-            layer: RateLimitLayer::new(limiter.clone()).headers(headers),
+            layer: RateLimitLayer::new(limiter.clone())
+                .headers(headers)
+                .wrap_body(),
             limiter,
             events,
             number: NEXT.fetch_add(1, Ordering::Relaxed),

@@ -67,7 +67,7 @@ fn from(peer: Option<&str>, headers: &[(&'static str, &str)]) -> Request<Body> {
 
 async fn answer(limiter: &Limiter, request: Request<Body>) -> Response<()> {
     let ok = service_fn(|_: Request<Body>| async { Ok::<_, ()>(Response::new(Body::new())) });
-    let service = RateLimitLayer::new(limiter.clone()).layer(ok);
+    let service = RateLimitLayer::new(limiter.clone()).wrap_body().layer(ok);
     service.oneshot(request).await.unwrap().map(drop)
 }
 

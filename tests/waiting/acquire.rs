@@ -354,7 +354,9 @@ async fn a_request_that_goes_away_before_the_answer_gives_back_what_it_has_taken
         .build()
         .unwrap();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let mut service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let mut service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let first = service.call(Request::new(())).await.unwrap();
     assert_eq!(first.status(), 200);
     answers.next().await;

@@ -25,7 +25,7 @@ impl Client {
     /// The status, and how long that took.
     async fn send(&self, deadline: Option<&str>) -> (u16, Duration) {
         let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-        let service = RateLimitLayer::new(self.0.clone()).layer(inner);
+        let service = RateLimitLayer::new(self.0.clone()).wrap_body().layer(inner);
         let mut request = Request::builder();
         if let Some(deadline) = deadline {
             request = request.header("grpc-timeout", deadline);

@@ -24,7 +24,7 @@ async fn answered_in_seconds(longest: Duration) -> [usize; SECONDS] {
     let policy = Policy::new("api", limit).max_wait(longest);
     let limiter = Limiter::new(virtual_time::store(), [policy]).unwrap();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter).layer(inner);
+    let service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
     let start = Instant::now();
     let client = async || {
         let mut answered = Vec::new();
@@ -78,7 +78,7 @@ async fn answered_beside_one_who_gives_up(
     let mut service = BoxCloneService::new(inner);
     for policies in layers(client, queue) {
         let limiter = Limiter::new(virtual_time::store(), policies).unwrap();
-        let limited = RateLimitLayer::new(limiter).layer(service);
+        let limited = RateLimitLayer::new(limiter).wrap_body().layer(service);
         service = BoxCloneService::new(limited.map_response(|response| response.map(drop)));
     }
     let send = |user: &str| {

@@ -23,7 +23,9 @@ type Limited = BoxCloneService<Request<()>, Response<()>, Infallible>;
 fn service(policies: impl IntoIterator<Item = Policy>) -> (Limited, Limiter) {
     let limiter = Limiter::new(virtual_time::store(), policies).unwrap();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let service = service.map_response(|response| response.map(drop));
     (BoxCloneService::new(service), limiter)
 }
@@ -223,7 +225,7 @@ async fn arrivals(layers: impl FnOnce(Policy, Policy) -> Vec<Vec<Policy>>) -> Ve
     let mut service = BoxCloneService::new(inner);
     for policies in layers(client.max_wait(MINUTE), everybody) {
         let limiter = Limiter::new(virtual_time::store(), policies).unwrap();
-        let limited = RateLimitLayer::new(limiter).layer(service);
+        let limited = RateLimitLayer::new(limiter).wrap_body().layer(service);
         service = BoxCloneService::new(limited.map_response(|response| response.map(drop)));
     }
     let come = async |second: u32, user: &str| {

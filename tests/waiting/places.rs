@@ -76,7 +76,7 @@ async fn one_client_that_is_held_up_keeps_no_other_from_the_service() {
     ] {
         for limiter in limiters(&policy.by(Header::new("x-user"))) {
             let places = ConcurrencyLimitLayer::new(2).layer(service_fn(answer));
-            let service = RateLimitLayer::new(limiter).layer(places);
+            let service = RateLimitLayer::new(limiter).wrap_body().layer(places);
             let from = |user| waited(service.clone(), user);
             let mallory = async { tokio::join!(from("m"), from("m"), from("m"), from("m")) };
             let bob = async {
@@ -95,7 +95,7 @@ async fn a_request_whose_time_has_come_waits_for_a_place() {
     for limiter in limiters(&one_a_minute()) {
         let places = ConcurrencyLimitLayer::new(1).layer(service_fn(answer));
         let mut beside = places.clone();
-        let service = RateLimitLayer::new(limiter).layer(places);
+        let service = RateLimitLayer::new(limiter).wrap_body().layer(places);
         assert_eq!(waited(service.clone(), "").await, Duration::ZERO);
         let until_it_leaves = async {
             sleep(SECOND).await;
@@ -119,7 +119,9 @@ async fn a_request_that_is_dropped_while_it_waits_for_a_place_gives_back_what_it
     for limiter in limiters(&one_a_minute()) {
         let places = ConcurrencyLimitLayer::new(1).layer(service_fn(answer));
         let mut beside = places.clone();
-        let mut service = RateLimitLayer::new(limiter.clone()).layer(places);
+        let mut service = RateLimitLayer::new(limiter.clone())
+            .wrap_body()
+            .layer(places);
         waited(service.clone(), "").await;
         {
             let ready = service.ready().await.unwrap();
@@ -158,7 +160,9 @@ impl Service<Request<()>> for Moody {
 async fn a_service_that_fails_meanwhile_fails_the_request_which_gives_back_what_it_has_taken() {
     for limiter in limiters(&one_a_minute()) {
         let mood = Arc::new(Mutex::new(Ok(())));
-        let mut service = RateLimitLayer::new(limiter.clone()).layer(Moody(mood.clone()));
+        let mut service = RateLimitLayer::new(limiter.clone())
+            .wrap_body()
+            .layer(Moody(mood.clone()));
         let start = Instant::now();
         let first = service.ready().await.unwrap().call(Request::new(()));
         assert!(first.await.is_ok());
@@ -176,7 +180,9 @@ async fn a_service_that_fails_meanwhile_fails_the_request_which_gives_back_what_
 #[tokio::test(start_paused = true)]
 async fn nobody_is_held_up_if_limiting_is_turned_off_while_the_store_is_asked() {
     let [_, limiter] = limiters(&one_a_minute());
-    let service = RateLimitLayer::new(limiter.clone()).layer(service_fn(answer));
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(service_fn(answer));
     assert_eq!(waited(service.clone(), "alice").await, Duration::ZERO);
     let mut next = Box::pin(waited(service, "alice"));
     assert!(poll!(&mut next).is_pending());

@@ -40,7 +40,9 @@ fn in_shadow(policy: Policy) -> (Limiter, Told) {
 /// How long this many simultaneous requests are held up at most.
 async fn longest_wait(limiter: &Limiter, requests: usize) -> Duration {
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
-    let service = RateLimitLayer::new(limiter.clone()).layer(inner);
+    let service = RateLimitLayer::new(limiter.clone())
+        .wrap_body()
+        .layer(inner);
     let sent = (0..requests).map(|_| timed(service.clone().oneshot(Request::new(()))));
     let sent = join_all(sent).await.into_iter();
     let waits = sent.map(|(response, wait)| {

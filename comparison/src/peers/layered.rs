@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt};
-use tower_throttle::{Limiter, MINUTE, Policy, QuotaHeaders, RateLimit, RateLimitLayer, Store};
+use tower_throttle::{
+    Limiter, MINUTE, Policy, QuotaHeaders, RateLimit, RateLimitLayer, Store, Wrapped,
+};
 
 use super::name_of;
 use crate::load::Decide;
@@ -46,10 +48,11 @@ impl<S> Layered<S> {
 pub fn ours(
     store: impl Store,
     policies: impl IntoIterator<Item = Policy>,
-) -> Layered<RateLimit<Nothing>> {
+) -> Layered<RateLimit<Nothing, Wrapped>> {
     let limiter = Limiter::builder(store).policies(policies).timeout(MINUTE);
     let limiter = limiter.build().expect("sound policies");
-    Layered::by(RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE))
+    let layer = RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE);
+    Layered::by(layer.wrap_body())
 }
 
 impl<S, B> Decide for Layered<S>

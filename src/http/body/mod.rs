@@ -1,4 +1,4 @@
-//! `ResponseBody`: the body type of all responses of the layer.
+//! `ResponseBody`: a service's body, with what has to end with it, or that of a rejection.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,8 +10,13 @@ use pin_project_lite::pin_project;
 
 use crate::limiter::TakenByRequest;
 
+mod kind;
+
+pub use self::kind::{BodyKind, Kept, Wrapped};
+
 pin_project! {
-    /// The body of every response of the layer: the inner service's, frame by frame with its
+    /// The body of every response of a layer that [wraps
+    /// bodies](crate::RateLimitLayer::wrap_body): the inner service's, frame by frame with its
     /// trailers, or that of a rejection.
     ///
     /// Permits that are held while a request runs, as by a [concurrency](crate::Limit::concurrency)
