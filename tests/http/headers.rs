@@ -258,6 +258,7 @@ async fn a_denial_has_every_family_whoever_builds_its_body() {
         denied(PlainText).await,
         denied(own).await,
     ] {
+        assert_eq!(denied.status(), 429);
         for name in ALL.names() {
             assert!(denied.headers().contains_key(&name), "{name}");
         }

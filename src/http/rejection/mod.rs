@@ -173,7 +173,7 @@ impl Rejection {
         self.has_unasked_policies
     }
 
-    /// The HTTP status.
+    /// The HTTP status, unless an [`OnRejection`] sets another.
     pub fn status(&self) -> StatusCode {
         match self.kind.class() {
             Class::Quota => StatusCode::TOO_MANY_REQUESTS,
@@ -214,6 +214,10 @@ impl Rejection {
         on_rejection: &dyn OnRejection,
     ) -> Response<Bytes> {
         let mut response = on_rejection.respond(request, self);
+        // Each new response has it: the builder has set none.
+        if response.status() == StatusCode::OK {
+            *response.status_mut() = self.status();
+        }
         // On a redirect, `Retry-After` would mean the wait before following it.
         if let Some(secs) = self.retry_after_secs
             && !response.status().is_redirection()

@@ -134,6 +134,32 @@ fn any_response_of_a_builder_gets_no_store_and_retry_after() {
 }
 
 #[test]
+fn a_builder_that_sets_no_status_answers_with_that_of_the_rejection() {
+    let silent = |_: &RequestHead<'_>, _: &Rejection| Response::new("go away");
+    let with = |status: u16| {
+        move |_: &RequestHead<'_>, _: &Rejection| {
+            let response = Response::builder().status(status);
+            response.body("go away").expect("a status")
+        }
+    };
+    for (kind, status, _) in KINDS {
+        let answer = |builder: &dyn OnRejection| answered(rejection(kind, None), builder);
+        assert_eq!(answer(&silent).status(), status, "{kind:?}");
+        assert_eq!(answer(&with(200)).status(), status, "{kind:?}");
+        for own in [202, 204, 303, 418, 429, 500, 503] {
+            assert_eq!(answer(&with(own)).status(), own, "{kind:?}");
+        }
+        for content_type in GRPC {
+            let request = Request::post("/").header(CONTENT_TYPE, content_type);
+            let request = request.body(()).expect("a content type");
+            let head = RequestHead::of(&request);
+            let response = rejection(kind, None).response(&head, &silent);
+            assert_eq!(response.status(), 200, "{kind:?} {content_type}");
+        }
+    }
+}
+
+#[test]
 fn headers_of_the_builder_stay() {
     let own = |_: &RequestHead<'_>, _: &Rejection| {
         let response = Response::builder()
