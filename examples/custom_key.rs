@@ -10,7 +10,7 @@ use axum::routing::get;
 use tower::ServiceExt;
 use tower_throttle::{
     Header, Key, KeyError, KeyExtractor, Limit, Limiter, MINUTE, MemoryStore, OnMissingKey, Policy,
-    RateLimitLayer, RequestHead,
+    RateLimitLayer, RequestHead, extractor,
 };
 
 /// The tenant is the first label of the host: `acme` in `acme.example.com`. A client can send any
@@ -43,10 +43,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
             // Two parts: user 7 of one tenant is not user 7 of another.
             Policy::new("user", Limit::gcra(2, MINUTE)).by((tenant, Header::new("x-user"))),
             // A closure: `None` means that the request has no key.
-            Policy::new("language", Limit::gcra(1_000, MINUTE)).by(|request: &RequestHead<'_>| {
+            Policy::new("language", Limit::gcra(1_000, MINUTE)).by(extractor(|request| {
                 let language = request.headers.get("accept-language")?;
                 language.to_str().ok().map(str::to_ascii_lowercase)
-            }),
+            })),
         ],
     )?;
     let app = Router::new()

@@ -252,7 +252,7 @@ pub use self::extractor::NoDecision;
 pub use self::http::extract::{ClientAddr, Extension, Header, Host, Peer, PeerAddr, PeerNetwork};
 pub use self::http::{
     BodyKind, HeaderCost, Kept, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection,
-    RejectionKind, ResponseBody, Route, Wrapped,
+    RejectionKind, ResponseBody, Route, Wrapped, responder,
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
@@ -268,7 +268,7 @@ pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
     AddressExtractor, CostError, CostExtractor, Everybody, KeyError, KeyExtractor, KeyKind,
-    LimitExtractor, NoRequest, RequestHead, RequestMatcher,
+    NoRequest, RequestHead, RequestMatcher, extractor,
 };
 pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]

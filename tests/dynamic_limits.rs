@@ -15,8 +15,8 @@ use support::on_every_store;
 use support::web::{Service, eventually};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    Header, Key, Limit, LimitExtractor, Limiter, MINUTE, MemoryStore, Policy, Rate, RateLimitLayer,
-    Rejection, RejectionKind, RequestHead, ResponseHead, per_minute,
+    Header, Key, Limit, Limiter, MINUTE, MemoryStore, Policy, Rate, RateLimitLayer, Rejection,
+    RejectionKind, RequestHead, ResponseHead, per_minute,
 };
 
 on_every_store! {
@@ -34,7 +34,7 @@ on_every_store! {
 }
 
 /// Premium users have their own limit.
-fn premium(limit: Limit) -> impl LimitExtractor {
+fn premium(limit: Limit) -> impl Fn(&RequestHead<'_>, &Key) -> Option<Limit> {
     move |request: &RequestHead<'_>, _: &Key| {
         let tier = request.headers.get("x-tier")?;
         (tier == "premium").then_some(limit)

@@ -106,7 +106,7 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
         return Ok(policy);
     };
     let tiers = Tiers::read(&tiers, &policy, fields, proxies)?;
-    Ok(policy.limit_by(tiers))
+    Ok(policy.limit_by(move |request, _| tiers.limit(request)))
 }
 
 /// The requests to which a policy applies, and their keys.

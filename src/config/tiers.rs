@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::limiter::Limiter;
 use crate::policy::Policy;
-use crate::request::{KeyExtractor, LimitExtractor, RequestHead};
+use crate::request::{KeyExtractor, RequestHead};
 use crate::store::AlwaysAllow;
 
 const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
@@ -99,10 +99,9 @@ impl Tiers {
         });
         Ok(self.keys.len() - 1)
     }
-}
 
-impl LimitExtractor for Tiers {
-    fn limit(&self, request: &RequestHead<'_>, _key: &Key) -> Option<Limit> {
+    /// The limit of the first tier that the request belongs to.
+    pub(super) fn limit(&self, request: &RequestHead<'_>) -> Option<Limit> {
         let tier = |members: &Members| {
             let key = members.key.extract(request).ok()?;
             members.tiers.get(&key).copied()

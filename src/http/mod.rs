@@ -16,5 +16,7 @@ pub(crate) use self::extract::Ipv6Prefix;
 pub(crate) use self::headers::QuotaFields;
 pub use self::headers::QuotaHeaders;
 pub(crate) use self::preflight::is_preflight;
-pub use self::rejection::{OnRejection, PlainText, ProblemJson, Rejection, RejectionKind};
+pub use self::rejection::{
+    OnRejection, PlainText, ProblemJson, Rejection, RejectionKind, responder,
+};
 pub use self::route::Route;

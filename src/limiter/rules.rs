@@ -66,8 +66,8 @@ impl Rules {
         self
     }
 
-    /// Exempts requests from all policies: those of a [`Route`](crate::Route), or of a closure.
-    /// Called several times, all of these are exempt.
+    /// Exempts requests from all policies: those of a [`Route`](crate::Route), or of a closure in
+    /// [`extractor`](crate::extractor). Called several times, all of these are exempt.
     pub fn exempt(mut self, requests: impl RequestMatcher) -> Self {
         self.exempt.push(Arc::new(requests));
         self

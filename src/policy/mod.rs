@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::algorithm::Penalty;
+use crate::key::Key;
 use crate::limit::Limit;
 use crate::mode::Mode;
-use crate::request::{CostExtractor, Everybody, KeyExtractor, LimitExtractor, RequestMatcher};
+use crate::request::{CostExtractor, Everybody, KeyExtractor, RequestHead, RequestMatcher};
 use crate::response::ResponseHead;
 use crate::store::{FailureMode, QuotaLease};
 
@@ -45,7 +46,7 @@ pub struct Policy {
     cost: Cost,
     on_missing_key: Option<OnMissingKey>,
     on_store_failure: Option<FailureMode>,
-    limit_by: Option<Arc<dyn LimitExtractor>>,
+    limit_by: Option<Arc<LimitBy>>,
     max_wait: Option<Duration>,
     penalty: Option<Penalty>,
     group: Option<String>,
@@ -65,6 +66,9 @@ struct Settle {
 
 /// Computes the final cost from the response and from what was charged.
 type SettledCost = dyn Fn(&ResponseHead<'_>, u32) -> u32 + Send + Sync;
+
+/// Chooses the limit of a request with this key; `None` for the policy's own.
+type LimitBy = dyn Fn(&RequestHead<'_>, &Key) -> Option<Limit> + Send + Sync;
 
 #[derive(Clone)]
 enum Cost {
@@ -112,7 +116,8 @@ impl Policy {
         }
     }
 
-    /// Sets what a request is counted by. A tuple of extractors makes one key of all they read.
+    /// Sets what a request is counted by. A tuple of extractors makes one key of all they read; a
+    /// closure is an extractor as `extractor(|request| ..)`, see [`extractor`](crate::extractor).
     #[must_use]
     pub fn by(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
@@ -120,7 +125,8 @@ impl Policy {
     }
 
     /// Sets the requests that the policy applies to. Called several times, it applies to what
-    /// any of them matches.
+    /// any of them matches. A closure is a matcher as `extractor(|request| ..)`, see
+    /// [`extractor`](crate::extractor).
     #[must_use]
     pub fn on(mut self, requests: impl RequestMatcher) -> Self {
         self.on.push(Arc::new(requests));
@@ -135,7 +141,8 @@ impl Policy {
         self
     }
 
-    /// Reads from the head of each request how many permits it costs.
+    /// Reads from the head of each request how many permits it costs. A closure reads it as
+    /// `extractor(|request| ..)`, see [`extractor`](crate::extractor).
     ///
     /// The client writes the head: an upload in chunks has no `content-length`, for example. If the
     /// cost is known only once the body has been read, [`settle`](Self::settle) it.
@@ -145,9 +152,24 @@ impl Policy {
         self
     }
 
-    /// Chooses the limit of each request, for example by the tier of its user.
+    /// Chooses the limit of each request, for example by the tier of its user. `None` means the
+    /// policy's own limit. A limit that makes no sense, or is of another algorithm than the policy's
+    /// own, answers the request with 500.
     ///
-    /// It is asked in the course of the request and cannot wait. If it takes a query to know the
+    /// ```
+    /// use tower_throttle::{Header, Limit, MINUTE, Policy};
+    ///
+    /// #[derive(Clone)]
+    /// struct Premium;
+    ///
+    /// let policy = Policy::new("user", Limit::gcra(60, MINUTE))
+    ///     .by(Header::new("x-user"))
+    ///     .limit_by(|request, _key| {
+    ///         request.extensions.get::<Premium>().map(|_| Limit::gcra(600, MINUTE))
+    ///     });
+    /// ```
+    ///
+    /// The closure is asked in the course of the request and cannot wait. If it takes a query to know the
     /// tier, middleware outside of the layer asks, and leaves the answer in the request's
     /// extensions.
     ///
@@ -163,7 +185,10 @@ impl Policy {
     /// without a time to retry. Outside HTTP, where there is no request, the policy's own limit
     /// holds; [`peek`](crate::Limiter::peek) goes by that as well.
     #[must_use]
-    pub fn limit_by(mut self, limit: impl LimitExtractor) -> Self {
+    pub fn limit_by<F>(mut self, limit: F) -> Self
+    where
+        F: Fn(&RequestHead<'_>, &Key) -> Option<Limit> + Send + Sync + 'static,
+    {
         self.limit_by = Some(Arc::new(limit));
         self
     }

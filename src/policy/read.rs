@@ -103,7 +103,7 @@ impl ReadyPolicy {
     /// The algorithms that judge a request with this key.
     pub(crate) fn judges(&self, request: &RequestHead<'_>, key: &Key) -> Result<Judges, Unjudged> {
         let chosen = self.policy.limit_by.as_ref();
-        let Some(limit) = chosen.and_then(|choose| choose.limit(request, key)) else {
+        let Some(limit) = chosen.and_then(|choose| choose(request, key)) else {
             return Ok(Judges::own(self));
         };
         if limit == self.policy.limit {

@@ -8,12 +8,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::{
-    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, KeyKind, LimitExtractor,
-    RequestHead, RequestMatcher,
+    AddressExtractor, CostError, CostExtractor, KeyError, KeyExtractor, KeyKind, RequestHead,
+    RequestMatcher,
 };
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::limit::Limit;
 
 macro_rules! traits_behind {
     ($pointer:ident, $are_one:expr) => {
@@ -82,12 +81,6 @@ macro_rules! traits_behind {
 
             fn validate(&self) -> Result<(), ConfigError> {
                 (**self).validate()
-            }
-        }
-
-        impl LimitExtractor for $pointer<dyn LimitExtractor> {
-            fn limit(&self, request: &RequestHead<'_>, key: &Key) -> Option<Limit> {
-                (**self).limit(request, key)
             }
         }
     };
@@ -177,12 +170,6 @@ mod tests {
         }
     }
 
-    impl LimitExtractor for Chosen {
-        fn limit(&self, _: &RequestHead<'_>, _: &Key) -> Option<Limit> {
-            Some(Limit::concurrency(7))
-        }
-    }
-
     fn about_a_request<T>(ask: impl Fn(&RequestHead<'_>) -> T) -> T {
         ask(&RequestHead::of(&Request::new(())))
     }
@@ -231,16 +218,12 @@ mod tests {
     }
 
     #[test]
-    fn cost_and_limit_are_those_of_the_extractors_within() {
-        fn ask(by: impl CostExtractor, limit_by: impl LimitExtractor) {
+    fn a_cost_is_read_as_the_extractor_within_reads_it() {
+        fn ask(by: impl CostExtractor) {
             assert_eq!(about_a_request(|head| by.cost(head)), Ok(7));
             assert_eq!(by.validate(), Err(refusal()));
-            let limit = about_a_request(|head| limit_by.limit(head, &Key::everybody()));
-            assert_eq!(limit, Some(Limit::concurrency(7)));
         }
-        let limit: Box<dyn LimitExtractor> = Box::new(Chosen);
-        ask(Box::new(Chosen) as Box<dyn CostExtractor>, limit);
-        let limit: Arc<dyn LimitExtractor> = Arc::new(Chosen);
-        ask(Arc::new(Chosen) as Arc<dyn CostExtractor>, limit);
+        ask(Box::new(Chosen) as Box<dyn CostExtractor>);
+        ask(Arc::new(Chosen) as Arc<dyn CostExtractor>);
     }
 }

@@ -10,7 +10,6 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::limit::Limit;
 use crate::one_line::OneLine;
 
 mod deadline;
@@ -27,8 +26,9 @@ pub(crate) use host::canonical as canonical_host;
 
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
 ///
-/// The parameter of a closure needs this type, `|request: &RequestHead<'_>|`: without it the
-/// compiler takes the closure for one of a single lifetime, and says that it is not general enough.
+/// A closure that is given as an extractor stands in [`extractor`], or names the type of its parameter,
+/// `|request: &RequestHead<'_>|`. Otherwise the compiler says that type annotations are needed, or
+/// that the closure is not general enough.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
@@ -55,23 +55,41 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Reads from a request whose quota it uses.
-///
-/// Closures are extractors too: `None` means that the request does not identify its sender. So are a
-/// `Box<dyn KeyExtractor>`, for one that is chosen at run time, and an `Arc`, for one that policies
-/// share.
+/// Returns the closure: here the compiler knows what its parameter is. For whatever reads a
+/// [`RequestHead`]: a key, a cost, an address, or whether a policy applies.
 ///
 /// ```
-/// use tower_throttle::{Key, Limit, Policy, RequestHead, MINUTE};
+/// use tower_throttle::{Key, Limit, MINUTE, Policy, extractor};
 ///
-/// let policy = Policy::new("tenant", Limit::gcra(600, MINUTE)).by(|request: &RequestHead<'_>| {
+/// let policy = Policy::new("tenant", Limit::gcra(600, MINUTE))
+///     .by(extractor(|request| request.host().map(Key::from)))
+///     .on(extractor(|request| request.uri.path().starts_with("/api/")))
+///     .cost_by(extractor(|request| if request.uri.query().is_some() { 5 } else { 1 }));
+/// ```
+pub fn extractor<F, T>(read: F) -> F
+where
+    F: Fn(&RequestHead<'_>) -> T,
+{
+    read
+}
+
+/// Reads from a request whose quota it uses.
+///
+/// Closures in [`extractor`] are extractors too: `None` means that the request does not identify its
+/// sender. So are a `Box<dyn KeyExtractor>`, for one that is chosen at run time, and an `Arc`, for one
+/// that policies share.
+///
+/// ```
+/// use tower_throttle::{Key, Limit, MINUTE, Policy, extractor};
+///
+/// let policy = Policy::new("tenant", Limit::gcra(600, MINUTE)).by(extractor(|request| {
 ///     let host = request.host()?;
 ///     Some(Key::from(host.split('.').next()?))
-/// });
+/// }));
 /// ```
 #[diagnostic::on_unimplemented(
     note = "a header is read by `Header::new(\"x-user\")`; anything else by a closure \
-            `|request: &RequestHead<'_>| ..` that returns an `Option` of what a `Key` is made from"
+            `extractor(|request| ..)` that returns an `Option` of what a `Key` is made from"
 )]
 pub trait KeyExtractor: Any + Send + Sync {
     /// The subject of this request.
@@ -167,7 +185,11 @@ where
 
 /// Reads from a request the address that it comes from, to look it up in an
 /// [`AccessList`](crate::AccessList): [`PeerAddr`](crate::PeerAddr),
-/// [`ClientAddr`](crate::ClientAddr), or a closure.
+/// [`ClientAddr`](crate::ClientAddr), or a closure in [`extractor`].
+#[diagnostic::on_unimplemented(
+    note = "the client's address is that of `PeerAddr` or, behind proxies, of `ClientAddr`; anything \
+            else is a closure `extractor(|request| ..)` that returns an `Option<IpAddr>`"
+)]
 pub trait AddressExtractor: Send + Sync + 'static {
     /// The client's address. An IPv4 one inside of an IPv6 one is looked up as such.
     ///
@@ -239,10 +261,11 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Tells which requests a policy is about: a [`Route`](crate::Route), [`NoRequest`], or a closure.
+/// Tells which requests a policy is about: a [`Route`](crate::Route), [`NoRequest`], or a closure in
+/// [`extractor`].
 #[diagnostic::on_unimplemented(
     note = "a method and a path are `Route::post(\"/login\")`; anything else is a closure \
-            `|request: &RequestHead<'_>| ..` that returns a `bool`"
+            `extractor(|request| ..)` that returns a `bool`"
 )]
 pub trait RequestMatcher: Send + Sync + 'static {
     /// Whether the policy is about this request.
@@ -288,8 +311,12 @@ impl RequestMatcher for NoRequest {
     }
 }
 
-/// Reads from a request how many permits it costs: a closure, or a
-/// [`HeaderCost`](crate::HeaderCost).
+/// Reads from a request how many permits it costs: a [`HeaderCost`](crate::HeaderCost), or a closure
+/// in [`extractor`].
+#[diagnostic::on_unimplemented(
+    note = "a header is read by `HeaderCost::new(\"x-cost\")`; anything else by a closure \
+            `extractor(|request| ..)` that returns a `u32`"
+)]
 pub trait CostExtractor: Send + Sync + 'static {
     /// The permits that this request costs; 0 only looks and always fits.
     ///
@@ -315,39 +342,6 @@ where
 {
     fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
         Ok(self(request))
-    }
-}
-
-/// Chooses the limit of each request: by the tier of its user, say.
-///
-/// Closures do too: `None` means the policy's own limit.
-///
-/// ```
-/// use tower_throttle::{Header, Key, Limit, MINUTE, Policy, RequestHead};
-///
-/// #[derive(Clone)]
-/// struct Premium;
-///
-/// let policy = Policy::new("user", Limit::gcra(60, MINUTE))
-///     .by(Header::new("x-user"))
-///     .limit_by(|request: &RequestHead<'_>, _: &Key| {
-///         request.extensions.get::<Premium>().map(|_| Limit::gcra(600, MINUTE))
-///     });
-/// ```
-pub trait LimitExtractor: Send + Sync + 'static {
-    /// The limit for this request, whose key is `key`; `None` for the policy's own.
-    ///
-    /// One that makes no sense, or is of another algorithm than the policy's own, answers the
-    /// request with 500.
-    fn limit(&self, request: &RequestHead<'_>, key: &Key) -> Option<Limit>;
-}
-
-impl<F> LimitExtractor for F
-where
-    F: Fn(&RequestHead<'_>, &Key) -> Option<Limit> + Send + Sync + 'static,
-{
-    fn limit(&self, request: &RequestHead<'_>, key: &Key) -> Option<Limit> {
-        self(request, key)
     }
 }
 

@@ -148,8 +148,8 @@ impl<K> RateLimitLayer<K> {
         self
     }
 
-    /// Sets what builds the response of a rejection: [`PlainText`](crate::PlainText), or a closure
-    /// (see [`OnRejection`]).
+    /// Sets what builds the response of a rejection: [`PlainText`](crate::PlainText), or a closure as
+    /// `responder(|request, rejection| ..)`, see [`OnRejection`].
     #[must_use]
     pub fn on_rejection(mut self, builder: impl OnRejection) -> Self {
         Arc::make_mut(&mut self.settings).on_rejection = Arc::new(builder);

@@ -1,5 +1,6 @@
 //! What the public types promise by themselves, whatever they do.
 
+mod closures;
 mod examples;
 mod fields;
 #[path = "../support/sources.rs"]

@@ -49,8 +49,7 @@ type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 /// one limits them by their address:
 ///
 /// ```
-/// use tower_throttle::{ClientAddr, Extension, Key, Limit, MINUTE, OnMissingKey, Policy};
-/// use tower_throttle::RequestHead;
+/// use tower_throttle::{ClientAddr, Extension, Key, Limit, MINUTE, OnMissingKey, Policy, extractor};
 ///
 /// #[derive(Clone)]
 /// struct UserId(u64);
@@ -61,7 +60,7 @@ type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 ///         .on_missing_key(OnMissingKey::Skip),
 ///     Policy::new("anonymous", Limit::gcra(60, MINUTE))
 ///         .by(ClientAddr::x_forwarded_for(["10.0.0.0/8"])?)
-///         .on(|request: &RequestHead<'_>| request.extensions.get::<UserId>().is_none()),
+///         .on(extractor(|request| request.extensions.get::<UserId>().is_none())),
 /// ];
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```

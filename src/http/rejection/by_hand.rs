@@ -73,6 +73,27 @@ impl axum::response::IntoResponse for Rejection {
     }
 }
 
+/// Without the feature there is no such method, and the compiler would not say why.
+#[cfg(not(feature = "axum"))]
+impl Rejection {
+    #[doc(hidden)]
+    pub fn into_response<T>(self) -> http::Response<bytes::Bytes>
+    where
+        Self: without_axum::IntoResponse<T>,
+    {
+        unreachable!("nothing implements the trait")
+    }
+}
+
+#[cfg(not(feature = "axum"))]
+mod without_axum {
+    #[diagnostic::on_unimplemented(
+        message = "a `Rejection` is a response of axum with the feature `axum` of tower-throttle",
+        label = "enable the feature `axum` of tower-throttle"
+    )]
+    pub trait IntoResponse<T> {}
+}
+
 /// With the details and the pushback of the layer's response.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]

@@ -19,7 +19,7 @@ mod by_hand;
 mod grpc;
 mod respond;
 
-pub use self::respond::{OnRejection, PlainText, ProblemJson};
+pub use self::respond::{OnRejection, PlainText, ProblemJson, responder};
 
 const LISTED: &str = "requests of this client are refused";
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -30,6 +30,11 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// outer middleware (logs, metrics) can tell it from a response of the service. `Display` is one
 /// sentence for the client. It is an error only so that a handler's own error can hold it: the layer
 /// answers with a response, and adds no error to those of the service.
+///
+/// A handler that asks a limiter itself answers with a rejection [of its own](Self::by). **For a
+/// handler of axum to return one, enable the feature `axum` of this crate.** Without it the compiler
+/// says no more than that the function is no `Handler`. With the feature `tonic`, `into` turns it
+/// into a `Status`.
 ///
 /// # Over gRPC and gRPC-Web
 ///

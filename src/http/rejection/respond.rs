@@ -14,38 +14,70 @@ use crate::request::RequestHead;
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure.
+/// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure in
+/// [`responder`].
 ///
-/// The layer adds `Retry-After` and `Cache-Control: no-store`, unless they are set, and the quota
+/// The layer sets the rejection's [status](Rejection::status), unless the builder has set another
+/// than 200. It adds `Retry-After` and `Cache-Control: no-store`, unless they are set, and the quota
 /// headers; none of these to a redirect, for which they would mean something else. It puts the
 /// [`Rejection`] itself into the response's extensions. For `HEAD` it sends the length of the body in
 /// place of the body. gRPC calls are answered in gRPC's own way, without asking this.
 ///
 /// ```
 /// use http::Response;
-/// use tower_throttle::{OnRejection, Rejection, RequestHead};
+/// use tower_throttle::{Limiter, RateLimitLayer, responder};
 ///
-/// let page = |request: &RequestHead<'_>, rejection: &Rejection| {
-///     let text = format!("<h1>Too fast for {}</h1>", rejection.policies().join(", "));
-///     let mut response = Response::new(text);
-///     *response.status_mut() = rejection.status();
-///     response
-/// };
-/// # fn accepted(_: impl OnRejection) {}
-/// # accepted(page);
+/// fn layer(limiter: Limiter) -> RateLimitLayer {
+///     RateLimitLayer::new(limiter).on_rejection(responder(|_request, rejection| {
+///         Response::new(format!("<h1>Too fast for {}</h1>", rejection.policies().join(", ")))
+///     }))
+/// }
 /// ```
 ///
-/// The body is text or bytes. What axum's `into_response` makes is a stream, and the compiler says that
-/// `Bytes: From<Body>` is missing: build the response as here, and a JSON body by
-/// `serde_json::to_string`.
+/// The body is text or bytes. What axum's `into_response` makes is a stream: build the response as
+/// here, and a JSON body by `serde_json::to_string`.
 ///
-/// A `Box<dyn OnRejection>` is one, too, for what is chosen at run time, and so is an `Arc`, for what
-/// layers share.
+/// A 200 says nothing, as each new response has it, so a builder cannot make a denial a success. For
+/// a protocol that reports errors with 200, such as JSON-RPC, set it outside of the layer:
+///
+/// ```
+/// # use axum::{Router, routing::post};
+/// # use http::StatusCode;
+/// # use tower_throttle::{Limiter, RateLimitLayer, Rejection};
+/// use axum::{middleware::map_response, response::Response};
+///
+/// async fn ok(mut response: Response) -> Response {
+///     if response.extensions().get::<Rejection>().is_some() {
+///         *response.status_mut() = StatusCode::OK;
+///     }
+///     response
+/// }
+///
+/// # fn app(limiter: Limiter) -> Router {
+/// Router::new()
+///     .route("/rpc", post(async || "{}"))
+///     .layer(RateLimitLayer::new(limiter))
+///     .layer(map_response(ok))
+/// # }
+/// ```
+///
+/// A `Box<dyn OnRejection>` is a builder, too, for what is chosen at run time, and so is an `Arc`, for
+/// what layers share.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not build the response of a rejection",
+    label = "expected a closure that returns an `http::Response` with text or bytes as its body",
+    note = "what axum's `into_response` makes is a stream: build the response by \
+            `Response::new(text)`, which gets the rejection's status, and a JSON body by \
+            `serde_json::to_string`",
+    note = "a closure is `responder(|request, rejection| ..)`, or names its types: \
+            `|request: &RequestHead<'_>, rejection: &Rejection| ..`"
+)]
 pub trait OnRejection: Send + Sync + 'static {
     /// The response to this request, whose head is all that is left of it.
     fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<F, B> OnRejection for F
 where
     F: Fn(&RequestHead<'_>, &Rejection) -> Response<B> + Send + Sync + 'static,
@@ -54,6 +86,15 @@ where
     fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
         self(request, rejection).map(Into::into)
     }
+}
+
+/// Returns the closure: here the compiler knows what its parameters are. For
+/// [`RateLimitLayer::on_rejection`](crate::RateLimitLayer::on_rejection); see [`OnRejection`].
+pub fn responder<F, B>(respond: F) -> F
+where
+    F: Fn(&RequestHead<'_>, &Rejection) -> Response<B>,
+{
+    respond
 }
 
 macro_rules! on_rejection_behind {
