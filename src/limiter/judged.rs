@@ -182,6 +182,12 @@ impl<'a> Judged<'a> {
         names.zip(self.decisions.iter())
     }
 
+    /// The decisions of the policies whose cost stays, whatever the response is.
+    pub(crate) fn each_for_good(&self) -> impl Iterator<Item = &'a Decision> {
+        let each = self.policies().zip(self.decisions.iter());
+        each.filter_map(|(policy, decision)| (!policy.settles()).then_some(decision))
+    }
+
     /// The decision that a rejection is about.
     pub(crate) fn denied_by(&self) -> Option<(&'a str, &'a Decision)> {
         self.each().nth(self.decisions.denied_by()?)

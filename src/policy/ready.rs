@@ -94,9 +94,14 @@ impl ReadyPolicy {
         }
     }
 
+    /// Whether the response has a say in the cost.
+    pub(crate) fn settles(&self) -> bool {
+        self.policy.settle.is_some()
+    }
+
     /// Whether what a request has taken under this limit may later be given back or settled.
     pub(crate) fn may_give_back(&self, algorithm: &Algorithm) -> bool {
-        self.policy.settle.is_some()
+        self.settles()
             || algorithm.lease().is_some()
             || algorithm.queues()
             || self.patience != Patience::None

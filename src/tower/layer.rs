@@ -223,10 +223,12 @@ impl Settings {
 
     /// Turns the decisions into what happens to the request.
     pub(super) fn sentence(&self, judged: &mut Judged<'_>, request: &RequestHead<'_>) -> Sentence {
-        let mut fields = self.headers.load().fields(judged, &SystemClock);
+        let headers = **self.headers.load();
+        let mut fields = headers.fields(judged, &SystemClock);
         let counted_by = self.limiter.follow(judged, request);
         match Rejection::of(judged) {
             None => Sentence::Pass(Pass {
+                headers,
                 fields,
                 counted_by,
                 verdict: self.exposed(judged, request),
@@ -262,6 +264,7 @@ pub(super) enum Sentence {
 
 /// What accompanies a request to the service.
 pub(super) struct Pass {
+    headers: QuotaHeaders,
     /// The quota headers of its response.
     fields: QuotaFields,
     /// How long it is delayed before.
@@ -296,6 +299,7 @@ impl Pass {
         if let Some(taken) = &taken {
             taken.settle(&ResponseHead::of(&response));
         }
+        self.headers.tell_of_handler(&mut response, &SystemClock);
         self.fields.add_to(&mut response);
         // Leases are held until the response's body has ended.
         let held = taken.filter(|taken| taken.has_leases());

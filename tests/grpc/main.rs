@@ -6,6 +6,7 @@ mod deadlines;
 mod failures;
 #[cfg(unix)]
 mod grpcio;
+mod handlers;
 mod methods;
 mod stage;
 mod status;

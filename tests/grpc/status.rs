@@ -36,7 +36,7 @@ fn quota_ids(status: &Status) -> Option<Vec<String>> {
 }
 
 /// The pushback for a client that retries automatically. It must occur once.
-fn pushback(status: &Status) -> i64 {
+pub(crate) fn pushback(status: &Status) -> i64 {
     let values = status.metadata().get_all("grpc-retry-pushback-ms");
     let values: Vec<_> = values.iter().collect();
     assert_eq!(values.len(), 1, "{values:?}");

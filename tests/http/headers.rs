@@ -16,7 +16,7 @@ use super::http_store::{TRIPS, TestStore, Trip};
 use super::{hello, serve};
 
 /// Every family there is.
-const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11
+pub(super) const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11
     .and(QuotaHeaders::DRAFT_6)
     .and(QuotaHeaders::X_RATELIMIT_DELTA);
 
@@ -24,11 +24,11 @@ fn layer(policies: impl IntoIterator<Item = Policy>) -> RateLimitLayer {
     RateLimitLayer::new(limiter(policies)).headers(ALL)
 }
 
-fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
+pub(super) fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
     Limiter::new(TestStore::new(Trip::Short), policies).expect("sound policies")
 }
 
-fn everybody(name: &str, permits: u32) -> Policy {
+pub(super) fn everybody(name: &str, permits: u32) -> Policy {
     Policy::new(name, Limit::gcra(permits, MINUTE))
 }
 
@@ -37,12 +37,12 @@ fn client() -> reqwest::Client {
     client.build().expect("a client")
 }
 
-async fn fetch(url: &str) -> reqwest::Response {
+pub(super) async fn fetch(url: &str) -> reqwest::Response {
     client().get(url).send().await.expect("a response")
 }
 
 /// The values of the three headers with this prefix; `None` if none is there.
-fn values(headers: &HeaderMap, prefix: &str) -> Option<[u64; 3]> {
+pub(super) fn values(headers: &HeaderMap, prefix: &str) -> Option<[u64; 3]> {
     let lines = ["limit", "remaining", "reset"].map(|name| {
         let lines = headers.get_all(format!("{prefix}-{name}"));
         lines.iter().collect::<Vec<_>>()
@@ -58,7 +58,7 @@ fn values(headers: &HeaderMap, prefix: &str) -> Option<[u64; 3]> {
     }))
 }
 
-fn is_silent(headers: &HeaderMap) -> bool {
+pub(super) fn is_silent(headers: &HeaderMap) -> bool {
     let of_quotas = ALL.names().into_iter().filter(|name| name != "retry-after");
     of_quotas
         .into_iter()

@@ -1,6 +1,7 @@
 //! The layer over real sockets: axum and plain hyper as servers, HTTP/1.1 and HTTP/2.
 
 mod bodies;
+mod handlers;
 mod headers;
 #[path = "../support/http_store.rs"]
 mod http_store;

@@ -1,8 +1,10 @@
 //! Quota headers: they tell clients about the policies that applied.
 
+use std::iter;
+
 use http::{HeaderName, Response};
 
-use super::Rejection;
+use super::rejection::{Rejection, prolong};
 use crate::decision::Decision;
 use crate::limiter::Judged;
 use crate::time::Clock;
@@ -11,6 +13,7 @@ mod draft_11;
 mod seconds;
 mod single;
 
+use self::seconds::renewal_secs;
 pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 
 /// The quota headers of responses: families of headers, each on every response or on denials only.
@@ -58,7 +61,8 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// Each field takes at most 1 KiB. If more policies apply, those closest to exhaustion are listed,
 /// by the same rule as for headers of one value. About thirty fit, or six with the longest names.
 ///
-/// The fields are appended, so that each of several nested layers adds its own.
+/// The fields are appended, so that each of several nested layers adds its own. If a handler denies
+/// by a policy of its own, as a [`Rejection`], the innermost layer adds that policy, too.
 ///
 /// # Headers of one value
 ///
@@ -89,7 +93,15 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// If the service or an inner layer has written the same three headers as numbers, the tighter
 /// values stay, by the same rule on the numbers shown. Headers of a layer that denies, or of your
 /// own [`OnRejection`](crate::OnRejection), always stay, and an outer layer adds none if such a
-/// response has none. Use the same format of resets in nested layers.
+/// response has none. For a handler that denies by a policy of its own, as a [`Rejection`], they
+/// show that policy. Use the same format of resets in nested layers.
+///
+/// # `Retry-After`
+///
+/// It is the longest wait of the policies that deny. If a handler or an inner layer denies while the
+/// request has taken the last permit of an outer layer's policy, that layer raises `Retry-After`,
+/// and the pushback over gRPC, to the time when the policy has permits again: the client would be
+/// denied until then. What is in the body stays.
 ///
 /// # Browsers
 ///
@@ -222,8 +234,24 @@ impl QuotaHeaders {
 
     /// The fields for the response to a request with this verdict.
     pub(crate) fn fields(self, judged: &Judged<'_>, clock: &impl Clock) -> QuotaFields {
-        self.due(judged.is_allowed())
-            .fields_of(judged.each(), clock)
+        let is_allowed = judged.is_allowed();
+        let mut fields = self.due(is_allowed).fields_of(judged.each(), clock);
+        if is_allowed {
+            fields.empty_for_secs = empty_for_secs(judged.each_for_good());
+        }
+        fields
+    }
+
+    /// Adds the fields of a policy by which a handler has denied the request, unless a layer
+    /// further in has done so. Only a layer knows which families there are to be.
+    pub(crate) fn tell_of_handler<B>(self, response: &mut Response<B>, clock: &impl Clock) {
+        if let Some(denying) = Rejection::told_by(response).and_then(Rejection::by_handler)
+            && response.extensions().get::<ToldOfHandler>().is_none()
+        {
+            let mut fields = self.due(false).fields_of(iter::once(denying), clock);
+            fields.add_to(response);
+            response.extensions_mut().insert(ToldOfHandler);
+        }
     }
 
     /// The families that the response gets.
@@ -266,6 +294,18 @@ impl Default for QuotaHeaders {
     }
 }
 
+/// How long policies that let a request pass have nothing left; 0 if they have.
+fn empty_for_secs<'a>(each: impl Iterator<Item = &'a Decision>) -> u64 {
+    let empty = each.filter(|decision| {
+        decision.remaining == 0 && decision.is_judged() && counts_in_time(decision)
+    });
+    empty.map(renewal_secs).max().unwrap_or(0)
+}
+
+/// In the extensions of a response whose headers tell of the policy by which a handler has denied.
+#[derive(Clone, Copy)]
+struct ToldOfHandler;
+
 /// The fields of one response; none if there is nothing to tell.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct QuotaFields {
@@ -274,6 +314,8 @@ pub(crate) struct QuotaFields {
     x_ratelimit: Option<single::Values>,
     /// Whether the headers of one value describe a policy that denies.
     tell_denial: bool,
+    /// How long those that let the request pass would deny another one; 0 if they would not.
+    empty_for_secs: u64,
 }
 
 impl QuotaFields {
@@ -284,8 +326,11 @@ impl QuotaFields {
         if response.status().is_redirection() {
             return;
         }
-        let is_rejection = response.extensions().get::<Rejection>().is_some();
+        let is_rejection = Rejection::told_by(response).is_some();
         let headers = response.headers_mut();
+        if is_rejection {
+            prolong(headers, self.empty_for_secs);
+        }
         if let Some(lists) = self.lists.take() {
             lists.append_to(headers);
         }

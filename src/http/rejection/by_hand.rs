@@ -1,5 +1,7 @@
 //! Rejections by handlers that ask a limiter themselves, about what only they know.
 
+use http::Response;
+
 use super::{Rejection, reason, retry_after_secs};
 use crate::decision::Decision;
 use crate::error::CheckError;
@@ -15,6 +17,9 @@ impl Rejection {
     /// `tonic`, `into` turns it into a `Status` with all details; for another body, and anywhere
     /// else, use [`response`](Self::response). The policy should apply to no request, so that the
     /// layer does not apply it, too.
+    ///
+    /// Quota headers are added by a layer around the handler, in the families that it has: they
+    /// tell of this policy, too.
     ///
     /// ```
     /// use axum::{Json, Router, routing::post};
@@ -48,7 +53,25 @@ impl Rejection {
             retry_after_secs: retry_after_secs(decision),
             has_unasked_policies: false,
             explanation: explanation.into(),
+            by_hand: Some(Box::new(*decision)),
         })
+    }
+
+    /// The rejection that a response tells of, be it a layer's or a handler's.
+    pub(crate) fn told_by<B>(response: &Response<B>) -> Option<&Self> {
+        let extensions = response.extensions();
+        let told = extensions.get();
+        #[cfg(feature = "tonic")]
+        let told = told.or_else(|| {
+            let status: &tonic::Status = extensions.get()?;
+            std::error::Error::source(status)?.downcast_ref()
+        });
+        told
+    }
+
+    /// The policy by which a handler has denied, with its decision.
+    pub(in crate::http) fn by_handler(&self) -> Option<(&str, &Decision)> {
+        Some((self.policies.first()?, self.by_hand.as_deref()?))
     }
 }
 
@@ -102,8 +125,11 @@ impl From<Rejection> for tonic::Status {
         let mut response = super::grpc::response(super::grpc::Dialect::Grpc, &rejection);
         // It describes the whole response, not the status that a method returns.
         response.headers_mut().remove(http::header::CONTENT_TYPE);
-        Self::from_header_map(response.headers())
-            .unwrap_or_else(|| Self::unknown(rejection.to_string()))
+        let mut status = Self::from_header_map(response.headers())
+            .unwrap_or_else(|| Self::unknown(rejection.to_string()));
+        // A layer finds it there, and tells of the policy in its headers.
+        status.set_source(std::sync::Arc::new(rejection));
+        status
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
-use http::{HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
 use super::headers::{counts_in_time, retry_after_secs};
 use crate::decision::{Decision, Outcome};
@@ -34,7 +34,7 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// A handler that asks a limiter itself answers with a rejection [of its own](Self::by). **For a
 /// handler of axum to return one, enable the feature `axum` of this crate.** Without it the compiler
 /// says no more than that the function is no `Handler`. With the feature `tonic`, `into` turns it
-/// into a `Status`.
+/// into a `Status`, whose source it is.
 ///
 /// # Over gRPC and gRPC-Web
 ///
@@ -66,6 +66,8 @@ pub struct Rejection {
     has_unasked_policies: bool,
     /// Borrowed text is our own: [`Part::Plain`].
     explanation: Cow<'static, str>,
+    /// The decision of a handler's policy, of which only a layer around it can tell in headers.
+    by_hand: Option<Box<Decision>>,
 }
 
 /// The kinds of rejection.
@@ -143,6 +145,7 @@ impl Rejection {
             retry_after_secs: retry_after.and_then(|_| secs.max()),
             has_unasked_policies: judged.each().any(is_unasked),
             explanation: explanation.into(),
+            by_hand: None,
         })
     }
 
@@ -167,7 +170,8 @@ impl Rejection {
     }
 
     /// The same in whole seconds, as in the header `Retry-After`: rounded up, and at least 1. It is
-    /// 1 if requests in flight have to end first.
+    /// 1 if requests in flight have to end first. A layer further out may
+    /// [raise the header](crate::QuotaHeaders#retry-after).
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after_secs
     }
@@ -234,6 +238,20 @@ impl Rejection {
     }
 }
 
+/// Makes the wait that a rejection tells no shorter than this, for a layer further out whose own
+/// policies have nothing left until then.
+pub(super) fn prolong(headers: &mut HeaderMap, secs: u64) {
+    if number(headers, &RETRY_AFTER).is_some_and(|told| told < secs) {
+        headers.insert(RETRY_AFTER, secs.into());
+    }
+    grpc::prolong(headers, secs);
+}
+
+/// `None` also for a date, which only a builder of the user's writes.
+fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
 /// Why a decision denies.
 fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
     match decision.outcome() {
@@ -292,6 +310,7 @@ impl From<Refusal> for Rejection {
             retry_after_secs: None,
             has_unasked_policies: false,
             explanation,
+            by_hand: None,
         }
     }
 }

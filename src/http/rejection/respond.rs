@@ -121,8 +121,9 @@ on_rejection_behind!(Arc Box);
 /// }
 /// ```
 ///
-/// `retry-after-secs` is the number in the header `Retry-After`; like the header it is left out
-/// when waiting does not help. When the store gave no answer, the type is
+/// `retry-after-secs` is the number in the header `Retry-After`, unless a layer further out has
+/// [raised that](crate::QuotaHeaders#retry-after); like the header it is left out when waiting does
+/// not help. When the store gave no answer, the type is
 /// `...#temporary-reduced-capacity`. For a request that cannot be judged it is `about:blank`, and
 /// there is no `violated-policies`: the detail names the policy and what is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

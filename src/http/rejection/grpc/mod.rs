@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 
-use super::{Class, Rejection};
+use super::{Class, Rejection, number};
 
 mod base64;
 mod details;
@@ -51,6 +51,15 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
     }
     headers.insert(GRPC_RETRY_PUSHBACK, pushback::after(wait(rejection)));
     response
+}
+
+/// Makes the pushback no shorter than this.
+pub(super) fn prolong(headers: &mut HeaderMap, secs: u64) {
+    let least = Duration::from_secs(secs);
+    let told = number(headers, &GRPC_RETRY_PUSHBACK).map(Duration::from_millis);
+    if told.is_some_and(|told| told < least) {
+        headers.insert(GRPC_RETRY_PUSHBACK, pushback::after(Some(least)));
+    }
 }
 
 /// <https://grpc.io/docs/guides/status-codes/>
