@@ -144,6 +144,36 @@ fn a_connection_whose_runtime_is_gone_costs_no_decision() {
     }
 }
 
+/// The same if it goes while a connection is made there, or the nodes are looked for, for all who
+/// wait for that.
+#[test]
+fn runtimes_that_end_while_they_connect_are_no_failure_of_the_server() {
+    let (server, cluster) = (Server::start(), Cluster::start());
+    for url in [server.url(), cluster.url()] {
+        for _ in 0..10 {
+            let limiter = limiter(&url, LATE);
+            let passing = || {
+                for _ in 0..20 {
+                    with_threads().block_on(async {
+                        for _ in 0..5 {
+                            let decision = limiter.check("api", "alice").await.unwrap();
+                            let failure = decision.store_failure();
+                            let is_lost = failure == Some(StoreErrorKind::Interrupted);
+                            assert!(failure.is_none() || is_lost, "{failure:?}");
+                        }
+                    });
+                }
+            };
+            thread::scope(|threads| {
+                for _ in 0..4 {
+                    threads.spawn(passing);
+                }
+            });
+            assert_eq!(limiter.breaker(), BreakerState::Closed);
+        }
+    }
+}
+
 /// However many there are, they show nothing about the server, which is still asked.
 #[test]
 fn a_runtime_that_ends_costs_others_only_what_is_in_flight() {

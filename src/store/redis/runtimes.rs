@@ -6,6 +6,7 @@ use std::future::pending;
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 
 /// Whether a runtime has threads of its own. Any other one makes progress only while a thread
 /// blocks on it.
@@ -65,10 +66,26 @@ impl Serving {
     /// Whether the runtime is shutting down or gone. A question that is lost with it can ask this
     /// at once, even if it is dropped before the task that would show that the runtime is gone.
     pub(super) fn is_ending(&self) -> bool {
-        // A runtime that shuts down refuses new tasks before it drops the first of the old ones.
-        let task = self.runtime.spawn(pending::<()>());
-        let is_refused = task.is_finished();
-        task.abort();
-        is_refused
+        is_ending(&self.runtime)
     }
+}
+
+/// Whether the current runtime is shutting down or gone.
+pub(super) fn is_ending_here() -> bool {
+    Handle::try_current().is_ok_and(|runtime| is_ending(&runtime))
+}
+
+/// The same for a task whose work has just failed, perhaps because of that: it does not get any
+/// further if its runtime's threads have not noticed yet that they are to end.
+pub(super) async fn has_failed_with_its_runtime() -> bool {
+    yield_now().await;
+    is_ending_here()
+}
+
+fn is_ending(runtime: &Handle) -> bool {
+    // A runtime that shuts down refuses new tasks before it drops the first of the old ones.
+    let task = runtime.spawn(pending::<()>());
+    let is_refused = task.is_finished();
+    task.abort();
+    is_refused
 }

@@ -80,10 +80,12 @@ impl Connector {
             attempts.spawn(async move { connector.connect().await });
             match tokio::time::timeout_at(begun + pause(), attempts.join_next()).await {
                 Ok(Some(Ok(made))) => return (begun, made),
-                Ok(Some(Err(_)) | None) => {
-                    return (begun, Err(StoreError::new(StoreErrorKind::Unreachable)));
+                Ok(Some(Err(gone))) => {
+                    let error = StoreError::with_source(StoreErrorKind::Unreachable, gone);
+                    return (begun, Err(error));
                 }
-                Err(_elapsed) => {}
+                // There is at least one.
+                Ok(None) | Err(_) => {}
             }
         }
     }

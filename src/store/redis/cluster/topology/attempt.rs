@@ -13,6 +13,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Number;
 use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::error::of_silence;
+use crate::store::redis::runtimes::has_failed_with_its_runtime;
 
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
 /// map yet, the last one has as long as connecting may take, as there is nobody else to ask.
@@ -35,6 +36,10 @@ pub(super) struct Attempt {
 impl Attempt {
     pub(super) async fn run(self) {
         if let Some(read) = self.read().await {
+            // That says nothing about the nodes: whoever waits asks on a runtime of their own.
+            if read.is_err() && has_failed_with_its_runtime().await {
+                return;
+            }
             self.learn(read);
         }
     }

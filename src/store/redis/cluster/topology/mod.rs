@@ -15,6 +15,7 @@ use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
 use crate::store::redis::connection::{Connector, Lane};
+use crate::store::redis::runtimes::is_ending_here;
 
 mod attempt;
 #[cfg(test)]
@@ -79,7 +80,6 @@ impl Topology {
     async fn first_slots(self: &Arc<Self>) -> Result<Arc<SlotMap>, StoreError> {
         let asked = Instant::now();
         let mut view = self.view.subscribe();
-        let mut has_begun = false;
         loop {
             let current = view.borrow_and_update().clone();
             if !current.slots.is_empty() {
@@ -91,11 +91,11 @@ impl Topology {
             {
                 return Err(error);
             }
-            // The runtime is shutting down: attempts would start and end again for ever.
-            if has_begun && current.attempt.is_none() {
-                return Err(StoreError::new(StoreErrorKind::Unreachable));
+            // Attempts would start and end again for ever.
+            if current.attempt.is_none() && is_ending_here() {
+                return Err(StoreError::new(StoreErrorKind::Unreachable).of_this_process());
             }
-            has_begun = self.refresh();
+            self.refresh();
             changed(&mut view).await;
         }
     }
@@ -104,27 +104,25 @@ impl Topology {
     pub(super) async fn refreshed(self: &Arc<Self>) {
         let asked = Instant::now();
         let mut view = self.view.subscribe();
-        let mut has_begun = false;
         loop {
             let current = view.borrow_and_update().clone();
             match current.last {
                 Some((at, _)) if at > asked && !current.is_refreshing() => return,
-                _ if has_begun && current.attempt.is_none() => return,
+                _ if current.attempt.is_none() && is_ending_here() => return,
                 Some((at, _)) if !current.is_refreshing() && at.elapsed() < REFRESH_PAUSE => {
                     tokio::time::sleep_until(at + REFRESH_PAUSE).await;
-                    has_begun = self.refresh();
+                    self.refresh();
                 }
-                _ => has_begun = self.refresh(),
+                _ => self.refresh(),
             }
             changed(&mut view).await;
         }
     }
 
-    /// Asks for the slot map without waiting for it, unless that was just done. Returns whether it
-    /// has begun to.
-    pub(super) fn refresh(self: &Arc<Self>) -> bool {
+    /// Asks for the slot map without waiting for it, unless that was just done.
+    pub(super) fn refresh(self: &Arc<Self>) {
         let Ok(runtime) = Handle::try_current() else {
-            return false;
+            return;
         };
         let claim = Claim::until(Instant::now() + TURN);
         let mine = self.view.send_if_modified(|view| {
@@ -142,7 +140,6 @@ impl Topology {
             };
             runtime.spawn(attempt.run());
         }
-        mine
     }
 
     /// The lane to a node, for a question.

@@ -138,7 +138,7 @@ async fn the_nodes_of_the_url_are_asked_soon_however_many_masters_hang() {
     let topology = Arc::new(Topology::new(vec![login]));
     learn(&topology, &masters.iter().collect::<Vec<_>>(), &masters[0]);
     topology.view.send_modify(|view| view.last = None);
-    assert!(topology.refresh());
+    topology.refresh();
     let asked = timeout(Duration::from_secs(8), seed.accept()).await;
     assert!(asked.is_ok(), "the masters have all the time");
 }

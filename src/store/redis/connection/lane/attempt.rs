@@ -10,6 +10,7 @@ use super::super::connect::{CONNECT_TIMEOUT, RECONNECT_PAUSE, pause};
 use super::super::signs::LONGEST_SILENCE;
 use super::{Failure, Held, Link, Shared};
 use crate::store::claim::{Claim, Number};
+use crate::store::redis::runtimes::has_failed_with_its_runtime;
 
 /// After this time an attempt has ended, if it is driven at all.
 const ATTEMPT: Duration = CONNECT_TIMEOUT.saturating_add(RECONNECT_PAUSE);
@@ -61,6 +62,8 @@ impl Attempt {
         };
         self.end(match made {
             Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
+            // That says nothing about the server: whoever waits connects on a runtime of their own.
+            Err(_) if has_failed_with_its_runtime().await => Link::Down(None),
             Err(error) => Link::Down(Some(Failure {
                 until: begun + pause(),
                 error,

@@ -21,6 +21,7 @@ use crate::store::redis::error::{
     is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_question,
     of_script_not_run,
 };
+use crate::store::redis::runtimes::is_ending_here;
 use crate::store::redis::script::Scripted;
 
 mod attempt;
@@ -138,13 +139,20 @@ impl Lane {
         self.0.connector.naming(error)
     }
 
-    /// Sends a command that is not a question.
+    /// Sends a command that is not a question, and so counts nothing: again if it was lost with the
+    /// runtime of the connection.
     pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
-        let held = self.0.held().await?;
-        held.command(&command).await.map_err(|error| {
+        loop {
+            let held = self.0.held().await?;
+            let error = match held.command(&command).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
             self.0.lose_if_lost(&held, &error);
-            of_question(error)
-        })
+            if !(is_no_answer(&error) && held.is_lost_with_its_runtime()) {
+                return Err(of_question(error));
+            }
+        }
     }
 }
 
@@ -221,7 +229,6 @@ impl Shared {
     /// The kept connection. Makes one if there is none, or none on a suitable runtime.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
         let mut link = self.link.subscribe();
-        let mut has_begun = false;
         loop {
             let current = link.borrow_and_update().clone();
             match current {
@@ -247,14 +254,11 @@ impl Shared {
                 Link::Connecting(attempt) if !attempt.has_lapsed(Instant::now()) => {
                     let _ = timeout_at(attempt.end(), link.changed()).await;
                 }
-                // The runtime is shutting down: connecting would start and end again for ever.
-                Link::Down(None) if has_begun => {
-                    return Err(StoreError::new(StoreErrorKind::Unreachable));
+                // Connecting would start and end again for ever.
+                Link::Down(None) if is_ending_here() => {
+                    return Err(StoreError::new(StoreErrorKind::Unreachable).of_this_process());
                 }
-                Link::Connecting(_) | Link::Down(_) => {
-                    self.start_connecting();
-                    has_begun = true;
-                }
+                Link::Connecting(_) | Link::Down(_) => self.start_connecting(),
             }
         }
     }
