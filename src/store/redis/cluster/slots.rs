@@ -1,5 +1,6 @@
 //! The hash slots of a cluster, and their nodes.
 
+use std::collections::HashSet;
 use std::iter::once;
 use std::sync::Arc;
 use std::{fmt, ops};
@@ -16,11 +17,33 @@ pub(super) struct Slot(u16);
 impl Slot {
     /// The slot of all keys with this text between their braces: CRC-16/XMODEM, as Redis has it.
     pub(super) fn of_tag(tag: &[u8]) -> Self {
-        let crc = tag.iter().fold(0_u16, |crc, byte| {
-            (crc << 8) ^ REMAINDERS[usize::from((crc >> 8) as u8 ^ byte)]
-        });
+        Self::of_crc(tag.iter().copied().fold(0, with_byte))
+    }
+
+    fn of_crc(crc: u16) -> Self {
         Self(crc % SLOTS)
     }
+}
+
+/// The remainder of a text and one more byte.
+fn with_byte(crc: u16, byte: u8) -> u16 {
+    (crc << 8) ^ REMAINDERS[usize::from((crc >> 8) as u8 ^ byte)]
+}
+
+/// Short tags, and their slots: every slot is among them. A slot takes some ten thousand of them, so
+/// none is formatted before it is wanted.
+fn tags() -> impl Iterator<Item = ([u8; 3], Slot)> {
+    const LETTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let longer = |crc| {
+        LETTERS
+            .iter()
+            .map(move |byte| (*byte, with_byte(crc, *byte)))
+    };
+    longer(0).flat_map(move |(a, crc)| {
+        longer(crc).flat_map(move |(b, crc)| {
+            longer(crc).map(move |(c, crc)| ([a, b, c], Slot::of_crc(crc)))
+        })
+    })
 }
 
 /// The remainder of each byte by the polynomial of CRC-16/XMODEM.
@@ -145,6 +168,23 @@ impl SlotMap {
         (slot.0 <= range.last).then_some(&range.master)
     }
 
+    /// For each master a tag whose slot it has.
+    pub(super) fn tags(&self) -> Vec<(&Node, String)> {
+        let mut without: HashSet<_> = self.masters().into_iter().collect();
+        let mut found = Vec::with_capacity(without.len());
+        for (tag, slot) in tags() {
+            if without.is_empty() {
+                break;
+            }
+            if let Some(master) = self.master_of(slot)
+                && without.remove(master)
+            {
+                found.push((master, tag.map(char::from).iter().collect()));
+            }
+        }
+        found
+    }
+
     /// Every master, once.
     pub(super) fn masters(&self) -> Vec<&Node> {
         let mut masters: Vec<&Node> = Vec::new();
@@ -222,6 +262,33 @@ mod tests {
     fn slots_are_those_of_redis() {
         for (tag, slot) in [("a", 15_495), ("b", 3_300), ("123456789", 12_739), ("", 0)] {
             assert_eq!(Slot::of_tag(tag.as_bytes()), Slot(slot), "{tag}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag() {
+        let mut slots = HashSet::new();
+        for (tag, slot) in tags() {
+            assert_eq!(Slot::of_tag(&tag), slot, "{tag:?}");
+            slots.insert(slot.0);
+        }
+        assert_eq!(slots.len(), usize::from(SLOTS));
+    }
+
+    #[test]
+    fn every_master_has_a_tag_however_few_slots_it_has() {
+        let asked = Node::new("seed", 1);
+        let answer = Value::Array(vec![
+            range(0, 8_000, bulk("many"), 7),
+            range(8_001, 8_001, bulk("one"), 7),
+            range(8_003, 16_382, bulk("many"), 7),
+            range(16_383, 16_383, bulk("last"), 7),
+        ]);
+        let map = SlotMap::read(&answer, &asked).unwrap();
+        let tags = map.tags();
+        assert_eq!(tags.len(), 3);
+        for (master, tag) in tags {
+            assert_eq!(map.master_of(Slot::of_tag(tag.as_bytes())), Some(master));
         }
     }
 

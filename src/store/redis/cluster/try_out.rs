@@ -2,7 +2,7 @@
 
 use tokio::task::JoinSet;
 
-use super::slots::{Node, Slot, SlotMap};
+use super::slots::{Node, Slot};
 use super::{Cluster, Route, is_about_the_node};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connection::Lane;
@@ -17,12 +17,10 @@ impl Cluster {
         let slots = self.0.slots().await?;
         // All at once, so that a start does not wait for each master that hangs.
         let mut tries = JoinSet::new();
-        for master in slots.masters() {
-            if let Some(tag) = tag_on(master, &slots) {
-                let question = SelfTest::of_node(prefix, &tag);
-                let (cluster, master) = (self.clone(), master.clone());
-                tries.spawn(async move { cluster.try_on(master, &tag, &question).await });
-            }
+        for (master, tag) in slots.tags() {
+            let question = SelfTest::of_node(prefix, &tag);
+            let (cluster, master) = (self.clone(), master.clone());
+            tries.spawn(async move { cluster.try_on(master, &tag, &question).await });
         }
         let (mut has_any, mut failure) = (false, None);
         while let Some(tried) = tries.join_next().await {
@@ -66,10 +64,4 @@ impl Cluster {
 /// Whether the error does not keep a service from starting, as long as other masters answer.
 fn concerns_its_keys_alone(kind: StoreErrorKind) -> bool {
     is_about_the_node(kind) || kind == StoreErrorKind::Full
-}
-
-/// A tag whose slot is on this master. Consecutive numbers hit every slot before long.
-fn tag_on(master: &Node, slots: &SlotMap) -> Option<String> {
-    let mut tags = (0..1_000_000).map(|number: u32| number.to_string());
-    tags.find(|tag| slots.master_of(Slot::of_tag(tag.as_bytes())) == Some(master))
 }
