@@ -54,11 +54,62 @@ async fn goes_by(time: Duration) {
     tokio::time::resume();
 }
 
-/// Waits until this many commands have gone to the server. Callers do not resume meanwhile.
-async fn until_sent(proxy: &Proxy, commands: u64) {
+/// However far the server is: neither before the question nor behind it is there a trip that it has
+/// to wait for.
+#[tokio::test]
+async fn a_question_after_a_pause_takes_one_trip() {
+    const TRIP: Duration = Duration::from_millis(700);
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    // So that the scripts are known.
+    let near = limiter(RedisStore::connect(&proxy.url()).await.unwrap(), DEADLINE);
+    assert_eq!(failure(&near).await, None);
+    proxy.set(Way::Delay(TRIP));
+    for store in [
+        RedisStore::builder(&proxy.url()).connect_lazy().unwrap(),
+        from_pool(&proxy.url()),
+    ] {
+        let patient = limiter(store.clone(), DEADLINE);
+        until("it answers", async || failure(&patient).await.is_none()).await;
+        let limiter = limiter(store, TRIP * 2 - TRIP / 10);
+        for _ in 0..2 {
+            goes_by(2 * SECOND).await;
+            let meanwhile = async {
+                tokio::time::sleep(TRIP / 2).await;
+                failure(&limiter).await
+            };
+            let (first, second) = tokio::join!(failure(&limiter), meanwhile);
+            assert_eq!((first, second), (None, None));
+        }
+    }
+}
+
+/// Nothing that was sent before it has been answered.
+#[tokio::test]
+async fn a_question_after_a_pause_waits_for_no_answer() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let connected = RedisStore::connect(&proxy.url()).await.unwrap();
+    for store in [connected, from_pool(&proxy.url())] {
+        let limiter = limiter(store, DEADLINE);
+        assert_eq!(failure(&limiter).await, None);
+        goes_by(2 * SECOND).await;
+        proxy.set(Way::DropReplies);
+        let asked = || server.calls("evalsha");
+        let before = asked();
+        let question = tokio::spawn(async move { failure(&limiter).await });
+        until("it is asked", async || asked() > before).await;
+        question.abort();
+        proxy.set(Way::Pass);
+    }
+}
+
+/// Polls a question until this many commands have gone to the server. There is no answer yet.
+async fn until_sent(question: &mut (impl Future + Unpin), proxy: &Proxy, commands: u64) {
     let started = Instant::now();
     while proxy.commands() < commands {
         assert!(started.elapsed() < GENEROUS);
+        assert!(poll!(&mut *question).is_pending());
         // A sleep would advance a paused clock.
         tokio::task::yield_now().await;
     }
@@ -75,6 +126,12 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_decision() {
             let decision = limiter.check("api", "alice").await.unwrap();
             assert_eq!(decision.store_failure(), None);
             proxy.cut();
+            // This process reads nothing of it meanwhile.
+            let cut = Instant::now();
+            while proxy.closed() < proxy.accepted().len() {
+                assert!(cut.elapsed() < GENEROUS);
+                thread::sleep(Duration::from_millis(1));
+            }
             goes_by(2 * SECOND).await;
         }
     }
@@ -83,35 +140,46 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_decision() {
     assert_eq!(last.peek("api", "alice").await.unwrap().remaining(), 990);
 }
 
-/// Nothing shows that it is gone: the first caller waits for its deadline, and so do all who ask
-/// until then.
+/// Nothing shows that it is gone: the first caller waits for its deadline, and so do all who ask at
+/// the same time.
 #[tokio::test]
 async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let connected = RedisStore::connect(&proxy.url()).await.unwrap();
     for store in [connected, from_pool(&proxy.url())] {
+        let impatient = limiter(store.clone(), Duration::from_millis(50));
         let limiter = limiter(store, DEADLINE);
         assert_eq!(failure(&limiter).await, None);
         for _ in 0..3 {
             proxy.forget();
             goes_by(2 * SECOND).await;
-            let together = join_all((0..3).map(|_| failure(&limiter)));
-            let they_wait = async {
-                for _ in 0..10 {
-                    tokio::time::advance(DEADLINE / 10).await;
-                }
-            };
-            // None of them has any time left when the first one gives up.
-            tokio::time::pause();
-            let (together, ()) = tokio::join!(together, they_wait);
-            tokio::time::resume();
-            assert_eq!(together, [Some(StoreErrorKind::TimedOut); 3]);
+            let together = join_all((0..3).map(|_| failure(&impatient)));
+            assert_eq!(together.await, [Some(StoreErrorKind::TimedOut); 3]);
             assert_eq!(failure(&limiter).await, None);
+            back(&impatient, "api").await;
         }
     }
     // One for each that was dropped.
     assert_eq!(proxy.accepted().len(), 8);
+}
+
+/// So that the next question does not wait for it.
+#[tokio::test]
+async fn an_idle_connection_that_was_dropped_silently_is_replaced_before_the_next_question() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let limiter = limiter(store, Duration::from_millis(50));
+    until("it answers", async || failure(&limiter).await.is_none()).await;
+    let connections = proxy.accepted().len();
+    proxy.forget();
+    goes_by(2 * SECOND).await;
+    assert_eq!(failure(&limiter).await, Some(StoreErrorKind::TimedOut));
+    until("it is replaced", async || {
+        proxy.accepted().len() > connections
+    })
+    .await;
 }
 
 /// Callers with time left when it is found to be gone do not wait for it.
@@ -131,19 +199,21 @@ async fn an_idle_connection_that_was_dropped_silently_fails_no_later_caller() {
 /// Its other callers are answered, although one of them goes away.
 #[tokio::test]
 async fn an_idle_connection_that_answers_is_kept() {
-    let (_server, proxy, limiter) = connected(DEADLINE).await;
+    let (server, proxy, limiter) = connected(DEADLINE).await;
     for _ in 0..5 {
         goes_by(2 * SECOND).await;
         let commands = proxy.commands();
         // About another subject: callers asking about the same one would wait for it.
         let mut gone = Box::pin(limiter.check("api", "bob"));
-        let mut stays = Box::pin(failure(&limiter));
         // However long that takes on a busy machine, it goes away at once.
+        server.signal("STOP");
         tokio::time::pause();
-        assert!(poll!(&mut gone).is_pending() && poll!(&mut stays).is_pending());
-        until_sent(&proxy, commands + 2).await;
+        until_sent(&mut gone, &proxy, commands + 1).await;
+        let mut stays = Box::pin(failure(&limiter));
+        until_sent(&mut stays, &proxy, commands + 2).await;
         drop(gone);
         tokio::time::resume();
+        server.signal("CONT");
         assert_eq!(stays.await, None);
     }
     assert_eq!(proxy.accepted().len(), 1);
@@ -159,8 +229,7 @@ async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still
         let mut asked = Box::pin(failure(&limiter));
         // It answers when this process already stands still.
         server.signal("STOP");
-        assert!(poll!(&mut asked).is_pending());
-        until_sent(&proxy, commands + 1).await;
+        until_sent(&mut asked, &proxy, commands + 1).await;
         let told = proxy.told();
         server.signal("CONT");
         let stands_still = Instant::now();

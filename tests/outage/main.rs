@@ -6,6 +6,7 @@ mod idle;
 mod leases;
 mod modes;
 mod notes;
+mod routed;
 mod standstill;
 #[path = "../support/mod.rs"]
 mod support;

@@ -14,6 +14,7 @@ pub mod prometheus;
 pub mod proxy;
 pub mod redis;
 pub mod rights;
+pub mod router;
 pub mod sentinel;
 pub mod until;
 pub mod virtual_time;

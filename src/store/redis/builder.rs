@@ -155,12 +155,15 @@ impl RedisStoreBuilder {
             Source::Url(url) => {
                 let address = Address::parse(&url).map_err(wrong)?;
                 let name = address.to_string();
-                (name, servers_at(address, &self.certificates)?)
+                (name, servers_at(address, &self.certificates, &prefix)?)
             }
             Source::Pool(_) if !self.certificates.is_empty() => {
                 return Err(wrong("a pool has certificates of its own".to_owned()));
             }
-            Source::Pool(pool) => (BY_POOL.to_owned(), Servers::One(Lane::new(pool))),
+            Source::Pool(pool) => (
+                BY_POOL.to_owned(),
+                Servers::One(Lane::new(pool, prefix.clone())),
+            ),
         };
         let server = Server::spread(servers, prefix, self.clock, in_flight, self.waits);
         Ok(RedisStore::over(server, name.into()))
@@ -177,18 +180,21 @@ impl fmt::Debug for RedisStoreBuilder {
     }
 }
 
-fn servers_at(address: Address, certificates: &Certificates) -> Result<Servers, StoreError> {
-    Ok(match address {
-        Address::Server(server) => {
-            Servers::One(Lane::new(Connector::to(certificates.apply(server)?)?))
-        }
+fn servers_at(
+    address: Address,
+    certificates: &Certificates,
+    prefix: &Prefix,
+) -> Result<Servers, StoreError> {
+    let connector = match address {
+        Address::Server(server) => Connector::to(certificates.apply(server)?)?,
         Address::Sentinels(sentinels) => {
-            let masters = Masters::new(sentinels, certificates)?;
-            Servers::One(Lane::new(Connector::Sentinel(masters)))
+            Connector::Sentinel(Masters::new(sentinels, certificates)?)
         }
         Address::Cluster(nodes) => {
             let nodes = nodes.into_iter().map(|node| certificates.apply(node));
-            Servers::Cluster(Cluster::new(nodes.collect::<Result<_, _>>()?))
+            let nodes = nodes.collect::<Result<_, _>>()?;
+            return Ok(Servers::Cluster(Cluster::new(nodes, prefix.clone())));
         }
-    })
+    };
+    Ok(Servers::One(Lane::new(connector, prefix.clone())))
 }

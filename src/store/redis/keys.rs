@@ -45,7 +45,7 @@ impl Prefix {
         Ok(Self(prefix.to_owned()))
     }
 
-    /// A key for the self-test, in the Cluster slot of this tag.
+    /// A key for the self-test and the probe, in the Cluster slot of this tag.
     pub(super) fn own_key(&self, tag: &str) -> String {
         format!("{}:self-test:{{{tag}}}", self.0)
     }

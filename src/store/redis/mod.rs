@@ -236,8 +236,8 @@ impl RedisStore {
     }
 
     fn over_connector(connector: Connector) -> Self {
-        let servers = Servers::One(Lane::new(connector));
         let (prefix, in_flight) = (Prefix::default(), InFlight::default());
+        let servers = Servers::One(Lane::new(connector, prefix.clone()));
         let server = Server::spread(servers, prefix, None, in_flight, Waits::USUAL);
         Self::over(server, BY_POOL.into())
     }

@@ -1,7 +1,7 @@
 //! A proxy in front of a server that fails in every way that networks do, and recovers.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,7 @@ struct Shared {
     /// Changes when all connections are to be forgotten.
     forgotten: watch::Sender<()>,
     accepted: Mutex<Vec<Instant>>,
+    closed: AtomicUsize,
     commands: AtomicU64,
     told: AtomicU64,
 }
@@ -74,6 +75,7 @@ impl Proxy {
             cut: watch::Sender::default(),
             forgotten: watch::Sender::default(),
             accepted: Mutex::default(),
+            closed: AtomicUsize::new(0),
             commands: AtomicU64::new(0),
             told: AtomicU64::new(0),
         });
@@ -136,6 +138,11 @@ impl Proxy {
         self.shared.accepted.lock().unwrap().clone()
     }
 
+    /// How many of them are closed, apart from those that were never more than accepted.
+    pub fn closed(&self) -> usize {
+        self.shared.closed.load(Ordering::Relaxed)
+    }
+
     /// How many commands have gone to the server.
     pub fn commands(&self) -> u64 {
         self.shared.commands.load(Ordering::Relaxed)
@@ -193,15 +200,18 @@ impl Shared {
                     if *self.way.borrow() == Way::Close {
                         continue;
                     }
-                    let cut = self.cut.subscribe();
-                    tokio::spawn(Arc::clone(&self).connect(client, cut));
+                    let (shared, cut) = (Arc::clone(&self), self.cut.subscribe());
+                    tokio::spawn(async move {
+                        shared.connect(client, cut).await;
+                        shared.closed.fetch_add(1, Ordering::Relaxed);
+                    });
                 }
                 changed = way.changed() => if changed.is_err() { return },
             }
         }
     }
 
-    async fn connect(self: Arc<Self>, client: TcpStream, mut cut: watch::Receiver<()>) {
+    async fn connect(&self, client: TcpStream, mut cut: watch::Receiver<()>) {
         let server = *self.server.lock().unwrap();
         let Ok(server) = TcpStream::connect(server).await else {
             return;

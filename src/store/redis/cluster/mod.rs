@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::connection::{Failed, Lane, RESPONSE_TIMEOUT, pause};
 use super::error::{is_demoted, of_nameless};
+use super::keys::Prefix;
 use super::script::Scripted;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -50,8 +51,8 @@ enum Route {
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>) -> Self {
-        Self(Arc::new(Topology::new(seeds)))
+    pub(super) fn new(seeds: Vec<ConnectionInfo>, prefix: Prefix) -> Self {
+        Self(Arc::new(Topology::new(seeds, prefix)))
     }
 
     /// Sends a question about one subject. The future may be dropped at any time.

@@ -1,5 +1,5 @@
 //! Makes connections: by deadpool-redis, with all timeouts set, or to the master that Sentinel
-//! names.
+//! names. A connection is made once the server has answered over it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,17 @@ use std::time::Duration;
 use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime, TimeoutType};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2};
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisResult, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::probe::Probe;
 use super::sentinel::Masters;
 use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
 use crate::random::random;
-use crate::store::redis::error::{of_connecting, of_silence};
+use crate::store::redis::error::{kind, of_connecting, of_silence};
 use crate::store::redis::in_flight::InFlight;
 
 /// How long a connection attempt may take. That is far longer than a decision, which waits for it
@@ -52,7 +53,7 @@ pub(in crate::store::redis) enum Connector {
 
 impl Connector {
     pub(in crate::store::redis) fn to(server: ConnectionInfo) -> Result<Self, StoreError> {
-        let server = server.set_tcp_settings(tcp_settings());
+        let server = with_our_settings(server);
         let address = server.addr().clone();
         let manager = Manager::new_with_config(server, config()).map_err(of_connecting)?;
         Pool::builder(manager)
@@ -72,12 +73,13 @@ impl Connector {
     /// lost its first packets. So others are started beside it, and the first connection is used.
     pub(super) async fn connect_soon(
         self: Arc<Self>,
-    ) -> (Instant, Result<MultiplexedConnection, StoreError>) {
+        probe: Arc<Probe>,
+    ) -> (Instant, Result<Made, StoreError>) {
         let mut attempts = JoinSet::new();
         loop {
             let begun = Instant::now();
-            let connector = Arc::clone(&self);
-            attempts.spawn(async move { connector.connect().await });
+            let (connector, probe) = (Arc::clone(&self), Arc::clone(&probe));
+            attempts.spawn(async move { connector.connect(&probe).await });
             match tokio::time::timeout_at(begun + pause(), attempts.join_next()).await {
                 Ok(Some(Ok(made))) => return (begun, made),
                 Ok(Some(Err(gone))) => {
@@ -91,8 +93,8 @@ impl Connector {
     }
 
     /// Makes a connection to keep. It has its own timeout, as a user's pool may have none.
-    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        let made = match tokio::time::timeout(CONNECT_TIMEOUT, self.make()).await {
+    async fn connect(&self, probe: &Probe) -> Result<Made, StoreError> {
+        let made = match tokio::time::timeout(CONNECT_TIMEOUT, self.make(probe)).await {
             Ok(made) => made,
             Err(_elapsed) if self.is_used_up() => Err(StoreError::with_source(
                 StoreErrorKind::Unreachable,
@@ -139,7 +141,7 @@ impl Connector {
         }
     }
 
-    async fn make(&self) -> Result<MultiplexedConnection, StoreError> {
+    async fn make(&self, probe: &Probe) -> Result<Made, StoreError> {
         if self.is_over_tls() {
             choose_cryptography();
         }
@@ -154,7 +156,33 @@ impl Connector {
         // Also for a user's pool: a reply that its client does not wait for would look like an
         // answer.
         connection.set_response_timeout(RESPONSE_TIMEOUT);
-        Ok(connection)
+        let begun = Instant::now();
+        greet(&mut connection, probe).await.map_err(of_connecting)?;
+        Ok(Made {
+            connection,
+            trip: begun.elapsed(),
+        })
+    }
+}
+
+/// A connection over which the server has answered, and how long that took.
+pub(super) struct Made {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) trip: Duration,
+}
+
+/// Waits for the server's first answer: whatever accepts connections may have no server behind it.
+/// What the server says is its answer to questions, too, unless it turns this client away.
+async fn greet(connection: &mut MultiplexedConnection, probe: &Probe) -> RedisResult<()> {
+    match connection.send_packed_command(&probe.greeting()).await? {
+        Value::ServerError(error) => {
+            let error = error.into();
+            match kind(&error) {
+                StoreErrorKind::Unreachable | StoreErrorKind::BadReply => Err(error),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
     }
 }
 
@@ -173,7 +201,16 @@ pub(super) fn of_pool(error: PoolError) -> StoreError {
     }
 }
 
-pub(super) fn tcp_settings() -> TcpSettings {
+/// Without `CLIENT SETINFO`, which some proxies hang up on and some servers refuse: nothing but the
+/// login and the database is told before the first question.
+pub(super) fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
+    let login = server.redis_settings().clone().set_skip_set_lib_name();
+    server
+        .set_redis_settings(login)
+        .set_tcp_settings(tcp_settings())
+}
+
+fn tcp_settings() -> TcpSettings {
     let tcp = TcpSettings::default()
         .set_nodelay(true)
         .set_keepalive(socket2::TcpKeepalive::new().with_time(KEEPALIVE));

@@ -1,5 +1,4 @@
-//! A kept connection: what is sent over it, how it is woken after it was idle, and who waits for an
-//! answer when callers give up.
+//! A kept connection: what is sent over it, and what shows whether it works.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,10 +8,10 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
-use tokio::sync::Notify;
-use tokio::time::timeout;
 
-use super::signs::{self, LONGEST_SILENCE, Signs};
+use super::connect::Made;
+use super::probe::Probe;
+use super::signs::{LONGEST_SILENCE, Signs};
 use crate::store::duty::Duty;
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::runtimes::{Serving, goes_on_by_itself_here};
@@ -21,25 +20,24 @@ use crate::store::redis::script::Scripted;
 pub(super) struct Held {
     connection: MultiplexedConnection,
     signs: Signs,
-    /// Held by the task that waits for an answer after callers have given up.
-    listening: Duty,
+    probe: Arc<Probe>,
+    /// Held by the task that probes it beside the questions.
+    pub(super) probing: Duty,
     /// Whether its runtime makes progress by itself.
     is_always_served: bool,
     served: Serving,
-    /// Notified when the script that does nothing has run, or its caller has given up.
-    woken: Notify,
 }
 
 impl Held {
     /// A connection that was made on the current runtime, which serves it.
-    pub(super) fn new(connection: MultiplexedConnection) -> Self {
+    pub(super) fn new(made: Made, probe: Arc<Probe>) -> Self {
         Self {
-            connection,
-            signs: Signs::new(),
-            listening: Duty::default(),
+            connection: made.connection,
+            signs: Signs::new(made.trip),
+            probe,
+            probing: Duty::default(),
             is_always_served: goes_on_by_itself_here(),
             served: Serving::here(),
-            woken: Notify::new(),
         }
     }
 
@@ -128,45 +126,33 @@ impl Held {
         read(connection.send_packed_command(command).await?)
     }
 
-    /// Runs a script that does nothing.
-    pub(super) async fn beat(&self) -> RedisResult<()> {
-        let beat = self.command(&doing_nothing()).await;
+    /// Asks whether the server answers. If this is dropped before the answer, that does not count
+    /// against the connection.
+    pub(super) async fn probe(&self) -> RedisResult<()> {
+        let answer = self.command(&self.probe.script()).await;
         // An error from the server is an answer, too.
-        if !beat.as_ref().is_err_and(is_no_answer) {
+        if !answer.as_ref().is_err_and(is_no_answer) {
             self.signs.answered();
-            self.woken.notify_waiters();
         }
-        beat.map(drop)
+        answer.map(drop)
     }
 
-    /// If questions were given up since the last answer, asks one that nobody gives up. Those
-    /// callers may have gone away before there could be an answer: a server that gives this one is
-    /// not silent, however many callers do.
-    pub(super) fn listen_if_given_up(self: &Arc<Self>) {
-        if self.signs.has_unanswered()
-            && let Some(turn) = self.listening.begin(LONGEST_SILENCE)
-        {
-            let held = Arc::clone(self);
-            tokio::spawn(async move {
-                let _ = timeout(LONGEST_SILENCE, held.beat()).await;
-                held.listening.end(&turn);
-            });
+    /// The same, and it does count, as for a question.
+    pub(super) async fn probe_as_question(&self) -> RedisResult<()> {
+        let asked = self.signs.asked();
+        let answer = self.probe().await;
+        if !answer.as_ref().is_err_and(is_no_answer) {
+            asked.answered();
         }
+        answer
     }
 
-    /// The same before a question on an idle connection. If it was closed meanwhile, that shows
-    /// now, and not with a question of which nobody would know whether it ran.
-    ///
-    /// Returns what was heard. Callers that come while others wait for that go on with the first of
-    /// them, whether these have heard something or given up: `None`. Each asks nevertheless, as the
-    /// others' runtimes may not be driven.
-    pub(super) async fn wake(&self) -> Option<RedisResult<()>> {
-        let _waking = Waking {
-            held: self,
-            waking: self.signs.waking(),
-        };
-        let mut others = pin!(self.woken.notified());
-        let mut own = pin!(self.beat());
+    /// Probes an idle connection whose answer to a question is late. Returns what was heard. If
+    /// others hear something before, or one of them gives up: `None`. Each asks nevertheless, as
+    /// the others' runtimes may not be driven.
+    pub(super) async fn reassure(&self) -> Option<RedisResult<()>> {
+        let mut others = pin!(self.signs.news());
+        let mut own = pin!(self.probe_as_question());
         poll_fn(|cx| match others.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(None),
             Poll::Pending => own.as_mut().poll(cx).map(Some),
@@ -174,7 +160,7 @@ impl Held {
         .await
     }
 
-    /// Whether it can be used without being woken.
+    /// Whether nothing speaks against it.
     pub(super) fn is_lively(&self) -> bool {
         self.is_well_served() && !self.is_dead() && !self.is_idle() && !self.is_closed()
     }
@@ -207,7 +193,7 @@ impl Held {
             return false;
         }
         let mut connection = self.connection.clone();
-        let nothing = doing_nothing();
+        let nothing = self.probe.script();
         let mut taken = pin!(connection.send_packed_command(&nothing));
         let taken = taken.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         matches!(taken, Poll::Ready(Err(_)))
@@ -221,13 +207,21 @@ impl Held {
     pub(super) fn is_idle(&self) -> bool {
         self.signs.is_idle()
     }
-}
 
-/// A script rather than PING, which a server answers even while it makes scripts wait.
-fn doing_nothing() -> Cmd {
-    let mut script = redis::cmd("EVAL");
-    script.arg("return 1").arg(0);
-    script
+    /// Whether it is idle, and the answer to a question over it is late.
+    pub(super) fn is_late(&self) -> bool {
+        self.signs.is_late()
+    }
+
+    /// How long an answer to a probe is awaited.
+    pub(super) fn patience(&self) -> Duration {
+        LONGEST_SILENCE.max(self.signs.patience())
+    }
+
+    /// Whether questions were given up since the last answer.
+    pub(super) fn has_unanswered(&self) -> bool {
+        self.signs.has_unanswered()
+    }
 }
 
 fn unless_forgotten(by_digest: RedisResult<Value>, by_text: Value) -> RedisResult<Value> {
@@ -255,19 +249,5 @@ fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
     match errors.into_iter().find(is_demoted) {
         Some(error) => Err(error),
         None => Ok(Value::Array(parts)),
-    }
-}
-
-/// A connection is being woken. If dropped before an answer, this counts against the connection.
-struct Waking<'a> {
-    held: &'a Held,
-    waking: signs::Waking,
-}
-
-impl Drop for Waking<'_> {
-    fn drop(&mut self) {
-        if self.held.signs.not_waited_for(&self.waking) {
-            self.held.woken.notify_waiters();
-        }
     }
 }

@@ -4,6 +4,7 @@ mod address;
 mod connect;
 mod held;
 mod lane;
+mod probe;
 mod sentinel;
 mod signs;
 mod tls;

@@ -16,7 +16,7 @@ use redis::{
 };
 
 use super::address::Sentinels;
-use super::connect::{CONNECT_TIMEOUT, config, tcp_settings};
+use super::connect::{CONNECT_TIMEOUT, config, with_our_settings};
 use super::tls::Certificates;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{of_connecting, of_sentinel, of_silence};
@@ -118,8 +118,7 @@ impl Masters {
     }
 
     async fn query(&self, sentinel: &ConnectionInfo) -> RedisResult<Option<(String, u16)>> {
-        let sentinel = sentinel.clone().set_tcp_settings(tcp_settings());
-        let mut connection = Client::open(sentinel)?
+        let mut connection = Client::open(with_our_settings(sentinel.clone()))?
             .get_multiplexed_async_connection_with_config(&config())
             .await?;
         let mut question = redis::cmd("SENTINEL");
@@ -158,8 +157,8 @@ impl Masters {
         };
         let master = redis::IntoConnectionInfo::into_connection_info(address)
             .map_err(of_connecting)?
-            .set_redis_settings(self.login.clone())
-            .set_tcp_settings(tcp_settings());
+            .set_redis_settings(self.login.clone());
+        let master = with_our_settings(master);
         match &self.tls {
             None => Ok(master),
             Some(certificates) => certificates.apply(master),

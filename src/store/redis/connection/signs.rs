@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::connect::RECONNECT_PAUSE;
@@ -15,14 +17,14 @@ pub(super) const MOST_UNANSWERED: u32 = 3;
 /// new connections than failures do.
 pub(super) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
 /// After this time without an answer, the connection may have been closed by the server or
-/// something in between, unnoticed. It is then woken before a question, and considered dead as soon
-/// as the caller gives up, as there is no evidence for it and no question was sent over it. That
-/// says nothing about the server.
+/// something in between, unnoticed. A question still goes over it at once, but it is considered dead
+/// as soon as the caller gives up, as there is no evidence for it. That says nothing about the
+/// server.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// For this time after an answer, nobody checks whether the connection was closed.
 const QUIET: Duration = Duration::from_millis(10);
 /// A caller who gives up sooner has not waited for an answer, but gone away: it counts as one of
-/// [`MOST_UNANSWERED`].
+/// [`MOST_UNANSWERED`]. Nor is an answer late that takes no longer.
 pub(super) const HASTY: Duration = Duration::from_millis(10);
 
 /// Stands for no time.
@@ -31,24 +33,34 @@ const NEVER: u64 = u64::MAX;
 pub(super) struct Signs {
     /// When the connection was made. All times are in milliseconds since then.
     since: Instant,
+    /// How long the first answer took.
+    trip: Duration,
     answered_ms: AtomicU64,
+    /// When the first question was asked after the connection had become idle. If there was an
+    /// answer since, it means nothing.
+    roused_ms: AtomicU64,
     /// Questions given up since the last answer.
     unanswered: AtomicU32,
     /// When the first of them was asked; [`NEVER`] if there is none.
     silent_since_ms: AtomicU64,
-    /// Whether it was idle and could not be woken.
-    was_woken_in_vain: AtomicBool,
+    /// Whether it was idle, and a question over it was given up.
+    was_roused_in_vain: AtomicBool,
+    /// Notified when an idle connection has answered, or a question over it was given up.
+    news: Notify,
 }
 
 impl Signs {
-    /// The signs of a new connection.
-    pub(super) fn new() -> Self {
+    /// The signs of a new connection, over which the server has just answered after this time.
+    pub(super) fn new(trip: Duration) -> Self {
         Self {
             since: Instant::now(),
+            trip,
             answered_ms: AtomicU64::new(0),
+            roused_ms: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
             silent_since_ms: AtomicU64::new(NEVER),
-            was_woken_in_vain: AtomicBool::new(false),
+            was_roused_in_vain: AtomicBool::new(false),
+            news: Notify::new(),
         }
     }
 
@@ -58,43 +70,49 @@ impl Signs {
 
     /// Records that a question is sent.
     pub(super) fn asked(&self) -> Asked<'_> {
+        let (asked_ms, answered_ms) = (self.now_ms(), self.answered_ms());
+        let was_idle = is_past(answered_ms, IDLE, asked_ms);
+        if was_idle && self.roused_ms.load(Ordering::Relaxed) <= answered_ms {
+            self.roused_ms.store(asked_ms, Ordering::Relaxed);
+        }
         Asked {
             signs: self,
-            asked_ms: self.now_ms(),
+            asked_ms,
+            idle_since_ms: was_idle.then_some(answered_ms),
         }
     }
 
     pub(super) fn answered(&self) {
-        self.answered_ms.store(self.now_ms(), Ordering::Relaxed);
+        let now_ms = self.now_ms();
+        let was_idle = is_past(self.answered_ms(), IDLE, now_ms);
+        self.answered_ms.store(now_ms, Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
         self.silent_since_ms.store(NEVER, Ordering::Relaxed);
-        self.was_woken_in_vain.store(false, Ordering::Relaxed);
-    }
-
-    /// Records that the connection is being woken.
-    pub(super) fn waking(&self) -> Waking {
-        Waking {
-            since: Instant::now(),
-            answered_ms: self.answered_ms(),
+        self.was_roused_in_vain.store(false, Ordering::Relaxed);
+        if was_idle {
+            self.news.notify_waiters();
         }
     }
 
-    /// Records that nobody waits for that any more. Returns whether the connection is now
-    /// considered dead.
-    pub(super) fn not_waited_for(&self, waking: &Waking) -> bool {
-        if self.answered_ms() != waking.answered_ms {
-            return false;
+    /// Records that a question over a connection that was idle since this answer was given up.
+    fn roused_in_vain(&self, asked_ms: u64, idle_since_ms: u64) {
+        if self.answered_ms() != idle_since_ms {
+            return;
         }
         let unanswered = self.unanswered.fetch_add(1, Ordering::Relaxed) + 1;
-        let is_in_vain = waking.since.elapsed() >= HASTY || unanswered >= MOST_UNANSWERED;
-        if is_in_vain {
-            self.was_woken_in_vain.store(true, Ordering::Relaxed);
+        if self.is_past(asked_ms, HASTY) || unanswered >= MOST_UNANSWERED {
+            self.was_roused_in_vain.store(true, Ordering::Relaxed);
+            self.news.notify_waiters();
         }
-        is_in_vain
+    }
+
+    /// Ends when an idle connection has answered, or is considered dead.
+    pub(super) fn news(&self) -> Notified<'_> {
+        self.news.notified()
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.was_woken_in_vain.load(Ordering::Relaxed) || self.has_gone_silent()
+        self.was_roused_in_vain.load(Ordering::Relaxed) || self.has_gone_silent()
     }
 
     /// Whether the server has not answered for as long as it is waited for.
@@ -114,13 +132,25 @@ impl Signs {
         self.is_past(self.answered_ms(), IDLE)
     }
 
+    /// Whether it is idle, and a question was asked over it so long ago that there should be an
+    /// answer.
+    pub(super) fn is_late(&self) -> bool {
+        let roused_ms = self.roused_ms.load(Ordering::Relaxed);
+        self.is_idle() && roused_ms > self.answered_ms() && self.is_past(roused_ms, self.patience())
+    }
+
+    /// After this time an answer is late.
+    pub(super) fn patience(&self) -> Duration {
+        HASTY + 2 * self.trip
+    }
+
     pub(super) fn is_quiet(&self) -> bool {
         self.is_past(self.answered_ms(), QUIET)
     }
 
     /// Whether this time has passed since then.
     fn is_past(&self, then_ms: u64, time: Duration) -> bool {
-        u128::from(self.now_ms().saturating_sub(then_ms)) >= time.as_millis()
+        is_past(then_ms, time, self.now_ms())
     }
 
     fn answered_ms(&self) -> u64 {
@@ -132,10 +162,16 @@ impl Signs {
     }
 }
 
+fn is_past(then_ms: u64, time: Duration, now_ms: u64) -> bool {
+    u128::from(now_ms.saturating_sub(then_ms)) >= time.as_millis()
+}
+
 /// A question in flight. If dropped before the answer, it counts against the connection.
 pub(super) struct Asked<'a> {
     signs: &'a Signs,
     asked_ms: u64,
+    /// When the last answer before it was, if the connection was idle since.
+    idle_since_ms: Option<u64>,
 }
 
 impl Asked<'_> {
@@ -147,18 +183,13 @@ impl Asked<'_> {
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let Self { signs, asked_ms } = self;
-        signs
-            .silent_since_ms
-            .fetch_min(*asked_ms, Ordering::Relaxed);
+        let (signs, asked_ms) = (self.signs, self.asked_ms);
+        if let Some(idle_since_ms) = self.idle_since_ms {
+            return signs.roused_in_vain(asked_ms, idle_since_ms);
+        }
+        signs.silent_since_ms.fetch_min(asked_ms, Ordering::Relaxed);
         signs.unanswered.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// When waking a connection began, and when the last answer was then.
-pub(super) struct Waking {
-    since: Instant,
-    answered_ms: u64,
 }
 
 #[cfg(test)]
@@ -171,7 +202,7 @@ mod tests {
 
     /// A connection that has just answered.
     fn heard() -> Signs {
-        let signs = Signs::new();
+        let signs = Signs::new(INSTANT);
         signs.asked().answered();
         signs
     }
@@ -216,9 +247,10 @@ mod tests {
         let signs = heard();
         advance(IDLE).await;
         assert!(signs.is_idle());
-        let waking = signs.waking();
+        let asked = signs.asked();
         advance(HASTY).await;
-        assert!(signs.not_waited_for(&waking));
+        assert!(!signs.is_dead());
+        drop(asked);
         assert!(signs.is_dead() && !signs.has_gone_silent());
         signs.answered();
         assert!(!signs.is_dead(), "although it has answered");
@@ -228,19 +260,38 @@ mod tests {
     async fn an_idle_one_is_dead_once_three_have_gone_away() {
         let signs = heard();
         advance(IDLE).await;
-        let gone = [(); MOST_UNANSWERED as usize].map(|()| signs.not_waited_for(&signs.waking()));
-        assert_eq!(gone, [false, false, true]);
-        assert!(signs.is_dead() && !signs.has_gone_silent());
+        let is_dead = [(); MOST_UNANSWERED as usize].map(|()| {
+            drop(signs.asked());
+            signs.is_dead()
+        });
+        assert_eq!(is_dead, [false, false, true]);
+        assert!(!signs.has_gone_silent());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_was_woken_meanwhile_is_alive() {
+    async fn a_connection_that_has_answered_somebody_else_meanwhile_is_alive() {
         let signs = heard();
         advance(IDLE).await;
-        let waking = signs.waking();
+        let asked = signs.asked();
         advance(HASTY).await;
         signs.answered();
-        assert!(!signs.not_waited_for(&waking));
+        drop(asked);
         assert!(!signs.is_dead() && !signs.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_connection_is_late_once_two_trips_have_brought_no_answer() {
+        let signs = heard();
+        advance(IDLE).await;
+        assert!(!signs.is_late(), "nobody has asked");
+        let asked = signs.asked();
+        advance(HASTY + INSTANT).await;
+        assert!(!signs.is_late());
+        advance(INSTANT).await;
+        assert!(signs.is_late());
+        asked.answered();
+        assert!(!signs.is_late());
+        advance(IDLE).await;
+        assert!(!signs.is_late(), "for the question of another time");
     }
 }

@@ -132,6 +132,7 @@ impl Attempt {
                         if known.is_empty() || known.contains(&&teller) {
                             topology.forget_all_but(&slots.masters());
                         }
+                        topology.tell_tags(&slots);
                         view.slots = Arc::new(slots);
                         None
                     }

@@ -15,6 +15,7 @@ use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
 use crate::store::redis::connection::{Connector, Lane};
+use crate::store::redis::keys::Prefix;
 use crate::store::redis::runtimes::is_ending_here;
 
 mod attempt;
@@ -29,9 +30,17 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct Topology {
     /// The nodes in the URL; all others use the same login and certificates.
     seeds: Vec<ConnectionInfo>,
-    lanes: Mutex<HashMap<Node, KnownLane>>,
+    prefix: Prefix,
+    lanes: Mutex<Lanes>,
     view: watch::Sender<View>,
     attempts: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Lanes {
+    known: HashMap<Node, KnownLane>,
+    /// For each master a tag whose slot it has.
+    tags: HashMap<Node, String>,
 }
 
 struct KnownLane {
@@ -51,9 +60,10 @@ struct View {
 }
 
 impl Topology {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>) -> Self {
+    pub(super) fn new(seeds: Vec<ConnectionInfo>, prefix: Prefix) -> Self {
         Self {
             seeds,
+            prefix,
             lanes: Mutex::default(),
             view: watch::Sender::new(View {
                 slots: Arc::default(),
@@ -149,16 +159,20 @@ impl Topology {
 
     fn lane_for(&self, node: &Node, is_for_question: bool) -> Result<Lane, StoreError> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lanes.get_mut(node) {
+        if let Some(known) = lanes.known.get_mut(node) {
             known.is_in_use |= is_for_question;
             return Ok(known.lane.clone());
         }
-        let lane = Lane::to_node(Connector::to(self.login_at(node)?)?);
+        let connector = Connector::to(self.login_at(node)?)?;
+        let lane = Lane::to_node(connector, self.prefix.clone());
+        if let Some(tag) = lanes.tags.get(node) {
+            lane.probe_with_tag(tag.clone());
+        }
         let known = KnownLane {
             lane: lane.clone(),
             is_in_use: is_for_question,
         };
-        lanes.insert(node.clone(), known);
+        lanes.known.insert(node.clone(), known);
         Ok(lane)
     }
 
@@ -183,10 +197,23 @@ impl Topology {
     /// lately: a node that is taking over its first slot is no master yet.
     fn forget_all_but(&self, masters: &[&Node]) {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|node, known| {
+        lanes.known.retain(|node, known| {
             let was_in_use = std::mem::replace(&mut known.is_in_use, false);
             was_in_use || masters.contains(&node)
         });
+    }
+
+    /// Lets each master be probed with a key that it has.
+    fn tell_tags(&self, slots: &SlotMap) {
+        let tags = slots.tags().into_iter();
+        let tags: HashMap<_, _> = tags.map(|(node, tag)| (node.clone(), tag)).collect();
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        for (node, known) in &lanes.known {
+            if let Some(tag) = tags.get(node) {
+                known.lane.probe_with_tag(tag.clone());
+            }
+        }
+        lanes.tags = tags;
     }
 }
 

@@ -11,6 +11,10 @@ use tokio::time::timeout;
 use super::super::{Cluster, RECOVERY_ROUND};
 use super::*;
 
+fn topology_of(seeds: Vec<ConnectionInfo>) -> Topology {
+    Topology::new(seeds, Prefix::default())
+}
+
 /// A runtime on which everything that starts ends at once.
 fn gone() -> Handle {
     let runtime = Builder::new_current_thread().build().unwrap();
@@ -27,7 +31,7 @@ fn in_time<T: Send + 'static>(waits: impl FnOnce() -> T + Send + 'static) -> T {
 
 #[test]
 fn asking_for_the_first_slot_map_on_a_runtime_that_is_gone_fails() {
-    let topology = Arc::new(Topology::new(Vec::new()));
+    let topology = Arc::new(topology_of(Vec::new()));
     for _ in 0..2 {
         let topology = Arc::clone(&topology);
         let failure = in_time(move || gone().block_on(topology.slots()).map(drop).unwrap_err());
@@ -37,13 +41,13 @@ fn asking_for_the_first_slot_map_on_a_runtime_that_is_gone_fails() {
 
 #[test]
 fn asking_for_another_slot_map_on_a_runtime_that_is_gone_returns() {
-    let topology = Arc::new(Topology::new(Vec::new()));
+    let topology = Arc::new(topology_of(Vec::new()));
     in_time(move || gone().block_on(topology.refreshed()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_slot_map_is_read_again_once_the_pause_after_a_failed_attempt_is_over() {
-    let topology = Arc::new(Topology::new(Vec::new()));
+    let topology = Arc::new(topology_of(Vec::new()));
     for attempts in [1, 2] {
         for _ in 0..3 {
             assert!(topology.slots().await.is_err());
@@ -83,7 +87,7 @@ fn end(attempt: &Attempt, masters: &[&Node], teller: &Node) {
 #[test]
 fn an_attempt_that_was_replaced_changes_nothing() {
     let [old, new] = [1, 2].map(|port| Node::new("127.0.0.1", port));
-    let topology = Arc::new(Topology::new(Vec::new()));
+    let topology = Arc::new(topology_of(Vec::new()));
     let replaced = attempt(&topology);
     let current = attempt(&topology);
     for (attempt, master) in [(&replaced, &old), (&current, &new), (&replaced, &old)] {
@@ -99,10 +103,10 @@ fn an_attempt_that_was_replaced_changes_nothing() {
 fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_to_it() {
     let [a, b, c, seed] = [1, 2, 3, 4].map(|port| Node::new("127.0.0.1", port));
     let login = "redis://127.0.0.1:4".into_connection_info().unwrap();
-    let topology = Arc::new(Topology::new(vec![login]));
+    let topology = Arc::new(topology_of(vec![login]));
     let has_lanes = |nodes: [&Node; 4]| {
         let lanes = topology.lanes.lock().unwrap();
-        nodes.map(|node| lanes.contains_key(node))
+        nodes.map(|node| lanes.known.contains_key(node))
     };
     // The first node that is asked is not kept unless it is a master.
     topology.lane_for(&seed, false).unwrap();
@@ -135,7 +139,7 @@ async fn the_nodes_of_the_url_are_asked_soon_however_many_masters_hang() {
     let seed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let login = format!("redis://{}", seed.local_addr().unwrap());
     let login = login.as_str().into_connection_info().unwrap();
-    let topology = Arc::new(Topology::new(vec![login]));
+    let topology = Arc::new(topology_of(vec![login]));
     learn(&topology, &masters.iter().collect::<Vec<_>>(), &masters[0]);
     topology.view.send_modify(|view| view.last = None);
     topology.refresh();
@@ -154,7 +158,7 @@ async fn listening() -> (TcpListener, Node) {
 fn cluster_of(masters: &[&Node], seed: &Node) -> Cluster {
     let login = format!("redis://{seed}");
     let login = login.as_str().into_connection_info().unwrap();
-    let topology = Arc::new(Topology::new(vec![login]));
+    let topology = Arc::new(topology_of(vec![login]));
     learn(&topology, masters, masters[0]);
     topology.view.send_modify(|view| view.last = None);
     Cluster(topology)

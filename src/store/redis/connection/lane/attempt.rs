@@ -51,7 +51,8 @@ struct Attempt {
 
 impl Attempt {
     async fn connect(self) {
-        let mut connecting = pin!(Arc::clone(&self.shared.connector).connect_soon());
+        let (connector, probe) = (&self.shared.connector, &self.shared.probe);
+        let mut connecting = pin!(Arc::clone(connector).connect_soon(Arc::clone(probe)));
         let (begun, made) = loop {
             if let Ok(made) = timeout(LONGEST_SILENCE, &mut connecting).await {
                 break made;
@@ -61,7 +62,7 @@ impl Attempt {
             }
         };
         self.end(match made {
-            Ok(connection) => Link::Up(Arc::new(Held::new(connection))),
+            Ok(made) => Link::Up(Arc::new(Held::new(made, Arc::clone(probe)))),
             // That says nothing about the server: whoever waits connects on a runtime of their own.
             Err(_) if has_failed_with_its_runtime().await => Link::Down(None),
             Err(error) => Link::Down(Some(Failure {

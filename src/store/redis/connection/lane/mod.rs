@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
 use super::held::Held;
+use super::probe::Probe;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
 use crate::store::duty::Duty;
@@ -21,10 +23,12 @@ use crate::store::redis::error::{
     is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_question,
     of_script_not_run,
 };
+use crate::store::redis::keys::Prefix;
 use crate::store::redis::runtimes::is_ending_here;
 use crate::store::redis::script::Scripted;
 
 mod attempt;
+mod beside;
 mod failed;
 mod recovery;
 mod silence;
@@ -41,6 +45,7 @@ pub(in crate::store::redis) struct Lane(Arc<Shared>);
 
 struct Shared {
     connector: Arc<Connector>,
+    probe: Arc<Probe>,
     link: watch::Sender<Link>,
     /// Held by the task that prepares the connection for a question to come.
     warming_up: Duty,
@@ -72,19 +77,20 @@ impl Failure {
 }
 
 impl Lane {
-    /// A lane to a single server.
-    pub(in crate::store::redis) fn new(connector: Connector) -> Self {
-        Self::with(connector, None)
+    /// A lane to a single server, for keys with this prefix.
+    pub(in crate::store::redis) fn new(connector: Connector, prefix: Prefix) -> Self {
+        Self::with(connector, prefix, None)
     }
 
     /// A lane to a node of a cluster, which may go silent by itself.
-    pub(in crate::store::redis) fn to_node(connector: Connector) -> Self {
-        Self::with(connector, Some(Arc::default()))
+    pub(in crate::store::redis) fn to_node(connector: Connector, prefix: Prefix) -> Self {
+        Self::with(connector, prefix, Some(Arc::default()))
     }
 
-    fn with(connector: Connector, silence: Option<Arc<Silence>>) -> Self {
+    fn with(connector: Connector, prefix: Prefix, silence: Option<Arc<Silence>>) -> Self {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
+            probe: Arc::new(Probe::new(prefix)),
             link: watch::Sender::new(Link::Down(None)),
             warming_up: Duty::default(),
             silence,
@@ -134,6 +140,11 @@ impl Lane {
         self.0.ask(question, is_asking).await
     }
 
+    /// The node has the slot of this tag, so that it answers a probe about it.
+    pub(in crate::store::redis) fn probe_with_tag(&self, tag: String) {
+        self.0.probe.set_tag(tag);
+    }
+
     /// The error with the server's name.
     pub(in crate::store::redis) fn naming(&self, error: StoreError) -> StoreError {
         self.0.connector.naming(error)
@@ -167,9 +178,11 @@ impl Shared {
         }
         let held = match self.live() {
             Some(held) => held,
-            None => Box::pin(self.woken()).await.map_err(Failed::NotAsked)?,
+            None => Box::pin(self.usable()).await.map_err(Failed::NotAsked)?,
         };
-        held.listen_if_given_up();
+        if held.has_unanswered() {
+            self.probe_beside(&held);
+        }
         let reply = held.ask(question, is_asking).await;
         self.heard(&held, &reply);
         reply.map_err(
@@ -204,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// The kept connection, if it is known to work.
+    /// The kept connection, if nothing speaks against it.
     fn live(&self) -> Option<Arc<Held>> {
         let held = match &*self.link.borrow() {
             Link::Up(held) => Arc::clone(held),
@@ -213,15 +226,24 @@ impl Shared {
         held.is_lively().then_some(held)
     }
 
-    /// The kept connection, after an idle one has proved to be open.
-    async fn woken(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
+    /// The kept connection, once a question may go over it. That is at once, however long it was
+    /// idle, unless the answer to an earlier question is late: a connection that was dropped
+    /// silently is to cost as few questions as possible.
+    async fn usable(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
+        if self.held().await?.is_idle() {
+            // Lets the runtime read what has arrived: perhaps that the connection is closed.
+            yield_now().await;
+        }
         loop {
             let held = self.held().await?;
-            if !held.is_idle() {
+            if held.is_idle() {
+                self.probe_beside(&held);
+            }
+            if !held.is_late() {
                 return Ok(held);
             }
-            if let Some(beat) = held.wake().await {
-                self.heard(&held, &beat);
+            if let Some(answer) = held.reassure().await {
+                self.heard(&held, &answer);
             }
         }
     }
@@ -235,8 +257,7 @@ impl Shared {
                 // Its state says nothing about the server.
                 Link::Up(held) if !held.is_well_served() => self.drop_link(&held, None),
                 Link::Up(held) if held.is_dead() => {
-                    // A connection that could not be woken says nothing about the server: the new
-                    // one will tell.
+                    // One that was idle says nothing about the server: the new one will tell.
                     if held.has_gone_silent() {
                         self.begin_silence();
                     }

@@ -8,16 +8,26 @@ use tokio::time::Instant;
 use super::super::connect::{CONNECT_TIMEOUT, pause};
 use super::{Held, Lane, Link, Shared};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::error::{is_connection_lost, kind};
 
 impl Lane {
-    /// Ends when the server answers within this time again. Keeps making a connection and asking on
+    /// Ends when the server answers within this time again. Keeps making a connection and probing
     /// it. After a refused login, the pause is longer, and nobody waits for this.
+    ///
+    /// It also ends if a new connection is made after a probe without an answer: perhaps it is only
+    /// the probe that is not answered, and a question tells.
     pub(in crate::store::redis) async fn recovered(self, within: Duration) {
+        let mut was_in_vain = false;
         loop {
-            if let Ok(held) = self.0.held().await
-                && self.0.beats(&held, within).await
-            {
-                return;
+            if let Ok(held) = self.0.held().await {
+                if was_in_vain {
+                    return;
+                }
+                match self.0.probed(&held, within).await {
+                    Probed::Back => return,
+                    Probed::NotBack => {}
+                    Probed::InVain => was_in_vain = true,
+                }
             }
             if let Some(next) = self.0.look_again_at() {
                 tokio::time::sleep_until(next).await;
@@ -26,21 +36,33 @@ impl Lane {
     }
 }
 
+/// What a probe shows.
+enum Probed {
+    Back,
+    NotBack,
+    /// There was no answer, and the connection is given up.
+    InVain,
+}
+
 impl Shared {
-    /// Whether the server has answered within this time. Gives up a connection that is silent for
-    /// longer than connections may be.
-    async fn beats(self: &Arc<Self>, held: &Arc<Held>, within: Duration) -> bool {
+    /// Whether the server answers within this time. Gives up a connection that is silent for longer
+    /// than connections may be.
+    async fn probed(self: &Arc<Self>, held: &Arc<Held>, within: Duration) -> Probed {
         let asked = Instant::now();
         let patience = within.max(pause()).min(CONNECT_TIMEOUT);
-        match tokio::time::timeout(patience, held.beat()).await {
-            Ok(beat) => {
-                self.heard(held, &beat);
-                beat.is_ok() && asked.elapsed() <= within
-            }
-            Err(_elapsed) => {
-                self.give_up(held, StoreError::new(StoreErrorKind::Unreachable));
-                false
-            }
+        let Ok(answer) = tokio::time::timeout(patience, held.probe()).await else {
+            self.give_up(held, StoreError::new(StoreErrorKind::Unreachable));
+            return Probed::InVain;
+        };
+        self.heard(held, &answer);
+        match answer {
+            Ok(()) if asked.elapsed() > within => Probed::NotBack,
+            Ok(()) => Probed::Back,
+            // It does not serve anybody yet.
+            Err(error) if kind(&error) == StoreErrorKind::Busy => Probed::NotBack,
+            Err(error) if is_connection_lost(&error) => Probed::InVain,
+            // The user may lack a right that only the probe needs, or the slot has moved.
+            Err(_) => Probed::Back,
         }
     }
 

@@ -24,7 +24,7 @@ async fn hung_server() -> (TcpListener, Connector) {
 /// The same as a cluster node, and a lane to it.
 async fn hung() -> (TcpListener, Lane) {
     let (hung, connector) = hung_server().await;
-    (hung, Lane::to_node(connector))
+    (hung, Lane::to_node(connector, Prefix::default()))
 }
 
 /// A node that answers OK to everything on one connection until it is told to stand still, and a
@@ -280,7 +280,7 @@ fn tasks() -> usize {
 #[tokio::test(start_paused = true)]
 async fn one_task_wakes_a_lane_for_all_callers() {
     let (_hung, connector) = hung_server().await;
-    let lane = Lane::new(connector);
+    let lane = Lane::new(connector, Prefix::default());
     for _ in 0..2 {
         let before = tasks();
         for _ in 0..100 {

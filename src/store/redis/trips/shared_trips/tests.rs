@@ -20,9 +20,9 @@ const PATIENCE: Duration = Waits::USUAL.for_trips;
 
 fn server_at(address: &str) -> Server {
     let address = format!("redis://{address}").into_connection_info().unwrap();
-    let lane = Lane::new(Connector::to(address).unwrap());
-    let servers = Servers::One(lane);
     let (prefix, in_flight) = (Prefix::default(), InFlight::default());
+    let lane = Lane::new(Connector::to(address).unwrap(), prefix.clone());
+    let servers = Servers::One(lane);
     Server::of(&Server::spread(
         servers,
         prefix,

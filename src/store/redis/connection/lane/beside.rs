@@ -1,0 +1,39 @@
+//! Probes a connection beside the questions over it, so that none of them waits for that.
+
+use std::sync::Arc;
+
+use super::{Held, Shared};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::deadline::within;
+
+impl Shared {
+    /// Asks something that nobody gives up, if callers have given up their questions, as they may
+    /// have gone away before there could be an answer; or if the connection was idle. A server that
+    /// answers this is not silent, however many callers go away. An idle connection without an
+    /// answer is replaced before the next question.
+    pub(super) fn probe_beside(self: &Arc<Self>, held: &Arc<Held>) {
+        if let Some(turn) = held.probing.begin(held.patience()) {
+            let (shared, held) = (Arc::clone(self), Arc::clone(held));
+            tokio::spawn(async move {
+                shared.probe_for_a_while(&held).await;
+                held.probing.end(&turn);
+            });
+        }
+    }
+
+    async fn probe_for_a_while(self: &Arc<Self>, held: &Arc<Held>) {
+        let patience = held.patience();
+        let was_idle = held.is_idle();
+        let answer = match was_idle {
+            true => within(patience, held.probe_as_question()).await,
+            false => within(patience, held.probe()).await,
+        };
+        match answer {
+            Some(answer) => self.heard(held, &answer),
+            None if was_idle && held.is_dead() => {
+                self.give_up(held, StoreError::new(StoreErrorKind::Unreachable));
+            }
+            None => {}
+        }
+    }
+}
