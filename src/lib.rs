@@ -167,6 +167,12 @@
 //! # }
 //! ```
 //!
+//! Do not pause tokio's time in a test over `RedisStore`. Paused time jumps ahead whenever all tasks
+//! wait, also when they wait for the server. So the deadline of a decision passes before the answer is
+//! read: connecting fails, and most decisions follow their failure mode. Test the service's waiting
+//! over a `MemoryStore` as above. Over Redis let tokio's time run, and move the time of the limits with
+//! a [`ManualClock`] in `RedisStoreBuilder::clock_for_tests`.
+//!
 //! Tests that share a limiter, say in a `static`, share its counts: one test uses up what the others
 //! expect. Over Redis they also share its connection. Each `#[tokio::test]` has a runtime of its own,
 //! and that connection lives on the runtime of the first test that asked. When this test ends, a

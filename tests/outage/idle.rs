@@ -9,6 +9,7 @@ use tower_throttle::{
     BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStore, SECOND, StoreErrorKind,
 };
 
+use crate::support::cluster::Cluster;
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::Server;
 use crate::{GENEROUS, back, until};
@@ -138,6 +139,32 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_decision() {
     // Each was counted once.
     let last = limiter(RedisStore::connect(&proxy.url()).await.unwrap(), DEADLINE);
     assert_eq!(last.peek("api", "alice").await.unwrap().remaining(), 990);
+}
+
+/// Another node's key would only be redirected, even by a node that runs no scripts.
+#[tokio::test]
+async fn an_idle_node_of_a_cluster_is_probed_with_a_key_of_its_own() {
+    let cluster = Cluster::start();
+    let store = cluster.patient().connect().await.unwrap();
+    let limiter = limiter(store, DEADLINE);
+    let asks = async || {
+        for subject in 0..32 {
+            let decision = limiter.check("api", format!("{subject}")).await.unwrap();
+            assert_eq!(decision.store_failure(), None);
+        }
+    };
+    asks().await;
+    let probes = || cluster.masters.iter().map(|master| master.calls("eval"));
+    let before: Vec<_> = probes().collect();
+    goes_by(2 * SECOND).await;
+    asks().await;
+    until("all are probed", async || {
+        probes().zip(&before).all(|(now, before)| now > *before)
+    })
+    .await;
+    for master in &cluster.masters {
+        assert_eq!(master.rejected_calls("eval"), 0);
+    }
 }
 
 /// Nothing shows that it is gone: the first caller waits for its deadline, and so do all who ask at

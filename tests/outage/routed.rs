@@ -45,7 +45,7 @@ async fn nothing_is_sent_that_has_no_key() {
     for refusal in [Refusal::HangUp, Refusal::Error, Refusal::Silence] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
-        let by_url = RedisStore::builder(&router.url()).connect_lazy().unwrap();
+        let by_url = RedisStore::connect(&router.url()).await.unwrap();
         for store in [by_url, from_pool(&router.url())] {
             let patient = limiter(store.clone(), DEADLINE);
             for subject in ["alice", "bob", "carol", "dave"] {

@@ -7,6 +7,7 @@ use crate::LIMITS;
 use crate::support::asking::{check_of, pending_answer_of};
 use crate::support::redis::Server;
 use crate::support::rights::{documented_rights, set_right, user_with};
+use crate::support::until::until;
 
 /// A store of a user with exactly these rights.
 fn store_with(server: &Server, rights: impl IntoIterator<Item = &'static str>) -> RedisStore {
@@ -58,6 +59,25 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
         }
     }
     assert_eq!(server.keys(), [""; 0]);
+}
+
+/// The connection, and what finds out whether it works, need none besides.
+#[tokio::test]
+async fn nothing_is_refused_with_the_documented_rights_however_long_a_connection_was_idle() {
+    let server = Server::start();
+    let store = store_with(&server, documented_rights()).without_deny_cache();
+    let policy = PolicyId::new("policy");
+    for _ in 0..2 {
+        let check = check_of(&policy, "alice", &Limit::gcra(1_000, DAY), Action::take(1));
+        assert!(pending_answer_of(&store, &[check]).await.is_ok());
+        tokio::time::pause();
+        tokio::time::advance(DAY).await;
+        tokio::time::resume();
+    }
+    // EVAL for a script that is not known yet, and for the probe.
+    until("it is probed", async || server.calls("eval") >= 2).await;
+    let refused: Vec<redis::Value> = server.query(("ACL", "LOG"));
+    assert!(refused.is_empty(), "{refused:?}");
 }
 
 /// It may run scripts, but not their commands.

@@ -87,9 +87,7 @@ impl RedisStoreBuilder {
     /// not know the limiter's deadline; the default fits a timeout of 50 ms. See
     /// [Clusters](RedisStore#clusters).
     ///
-    /// A node is waited for if it is farther away than the others by no more than this; by no more
-    /// than half of it if nobody has asked it for a second, as its connection is then checked
-    /// first, while the others are asked.
+    /// A node is waited for if it is farther away than the others by no more than this.
     pub fn wait_for_other_nodes(mut self, time: Duration) -> Self {
         self.waits.for_other_nodes = time.min(RESPONSE_TIMEOUT);
         self
@@ -119,6 +117,8 @@ impl RedisStoreBuilder {
     /// Takes the time from this clock instead of the server's. For tests only, as the clocks of a
     /// fleet's processes differ. The clock must be ahead of the server's, as a new
     /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
+    ///
+    /// Do not pause tokio's time in such a test: see [tests of your own](crate#tests-of-your-own).
     pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self

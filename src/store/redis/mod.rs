@@ -104,6 +104,10 @@ pub use reply::fuzzing::redis_reply;
 /// at its first refusal, and the question that it refused is asked once more. A Sentinel that names
 /// a server that is gone or a replica, as one does that is cut off from the others, is skipped.
 ///
+/// A proxy may stand in front of a server, even one that refuses commands without a key, as twemproxy
+/// does: apart from the login and the choice of a database, every command names a key of the prefix.
+/// All keys must be on one server.
+///
 /// TLS needs the feature `redis-tls`. It trusts the certificates that the system trusts, or those
 /// of [`ca_certificate`](RedisStoreBuilder). It uses the process's cryptography,
 /// `rustls::crypto::CryptoProvider`; if the application has installed none, the first connection

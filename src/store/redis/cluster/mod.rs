@@ -75,7 +75,7 @@ impl Cluster {
         answer
     }
 
-    /// Wakes the connection to the node of a subject, for a question that will come soon.
+    /// Prepares the connection to the node of a subject for a question that will come soon.
     pub(super) fn warm_up(&self, subject: Subject) {
         let slot = Slot::of_tag(&subject.digits());
         let slots = self.0.known_slots();
