@@ -8,7 +8,7 @@ use crate::load::{Load, taken};
 use crate::support::proxy::{Proxy, Way};
 use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::{NAME, Sentinel, Watched, until};
-use crate::{GENEROUS, assert_counts, client_list, limiter, take, told};
+use crate::{GENEROUS, PLENTY, assert_counts, client_list, limiter, take, told};
 
 #[tokio::test]
 async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() {
@@ -200,6 +200,114 @@ async fn a_failover_under_load_is_followed_and_charges_nothing_twice() {
     assert_fails_over(watched, store, "KILL").await;
 }
 
+/// Fails over under load while the former master goes on to answer as one.
+async fn assert_leaves_the_former_master(watched: &Watched, store: RedisStore) {
+    let limiter = limiter(store, GENEROUS);
+    let load = Load::start(&limiter, "alice");
+    watched.keep_master();
+    tokio::task::block_in_place(|| {
+        load.wait_for_more();
+        watched.fail_over();
+        until("the replica is promoted", || {
+            // Its clients are cut off at that moment.
+            let info = watched.replica.try_info("replication");
+            info.is_ok_and(|info| info.contains("role:master"))
+        });
+        until("the successor decides", || {
+            watched.replica.calls("evalsha") > 0
+        });
+        load.wait_for_more();
+        let (former, now) = (&watched.master, &watched.replica);
+        // What was in flight is back by now.
+        let decided = [former, now].map(|server| server.calls("evalsha"));
+        load.wait_for_more();
+        assert_eq!(former.calls("evalsha"), decided[0]);
+        assert!(now.calls("evalsha") > decided[1]);
+        assert!(former.info("replication").contains("role:master"));
+    });
+    assert_eq!(load.failed(), 0);
+    load.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_failover_is_followed_before_the_former_master_is_demoted() {
+    let watched = Watched::start_with(&[], "");
+    let store = RedisStore::connect(&watched.url()).await.unwrap();
+    assert_leaves_the_former_master(&watched, store).await;
+}
+
+/// As documented for `RedisStore`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_followed_with_the_one_right() {
+    let user = "user limiter on >pass -@all +sentinel|get-master-addr-by-name";
+    let watched = Watched::start_with(&[], user);
+    let login = "sentinel_user=limiter&sentinel_password=pass";
+    let store = RedisStore::connect(&format!("{}?{login}", watched.url())).await;
+    assert_leaves_the_former_master(&watched, store.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_is_followed_when_the_first_sentinel_is_gone_or_out_of_date() {
+    for is_gone in [true, false] {
+        let watched = Watched::start_with(&[], "");
+        let first = Proxy::to(watched.sentinel_port());
+        let (port, second) = (first.port(), watched.sentinel_port());
+        let url = format!("redis-sentinel://127.0.0.1:{port},127.0.0.1:{second}/{NAME}");
+        let store = RedisStore::connect(&url).await.unwrap();
+        let stale = Sentinel::watching(free_port(), "");
+        match is_gone {
+            true => first.set(Way::Refuse),
+            false => {
+                first.lead_to(stale.port());
+                first.cut();
+            }
+        }
+        assert_leaves_the_former_master(&watched, store).await;
+    }
+}
+
+/// It names a server that answers as a master.
+#[tokio::test]
+async fn a_sentinel_that_is_outvoted_moves_nobody() {
+    let watched = Watched::start_with(&[], "");
+    let other = Server::start();
+    let stale = Sentinel::watching(other.port(), "");
+    let asked = Proxy::to(stale.port());
+    let (good, stale) = (watched.sentinel_port(), asked.port());
+    let url = format!("redis-sentinel://127.0.0.1:{good},127.0.0.1:{stale}/{NAME}");
+    let limiter = limiter(RedisStore::connect(&url).await.unwrap(), GENEROUS);
+    let mut taken = 0;
+    while asked.commands() < 10 {
+        assert_eq!(take(&limiter).await.store_failure(), None);
+        taken += 1;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(take(&limiter).await.remaining(), PLENTY - taken - 1);
+    assert_eq!(other.calls("eval"), 0);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_store_that_is_dropped() {
+    let watched = Watched::start_with(&[], "");
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = tasks();
+    let limiter = limiter(RedisStore::connect(&watched.url()).await.unwrap(), GENEROUS);
+    assert_eq!(take(&limiter).await.store_failure(), None);
+    assert!(tasks() > before);
+    drop(limiter);
+    let none_are_left = async {
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(60), none_are_left).await;
+    assert!(ended.is_ok(), "{} tasks", tasks() - before);
+}
+
 #[cfg(feature = "deadpool-sentinel")]
 mod pool {
     use deadpool_redis::sentinel::{Config, Pool, SentinelServerType};
@@ -238,14 +346,7 @@ mod pool {
         let pool = pool(&watched);
         let kept = [pool.get().await.unwrap(), pool.get().await.unwrap()];
         drop(kept);
-        let mut failover = redis::cmd("SENTINEL");
-        failover.arg("FAILOVER").arg("main");
-        let port = watched.sentinel_port();
-        let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).unwrap();
-        let mut sentinel = client.get_connection().unwrap();
-        until("the replica is fit to be promoted", || {
-            failover.query::<()>(&mut sentinel).is_ok()
-        });
+        watched.fail_over();
         tokio::task::block_in_place(|| {
             until("the master is demoted", || {
                 // Its clients are cut off at that moment.

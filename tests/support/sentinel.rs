@@ -64,6 +64,22 @@ impl Watched {
     pub fn connections(&self) -> usize {
         self.sentinel.connections()
     }
+
+    /// Has the Sentinel promote the replica, and demote the master up to ten seconds later.
+    pub fn fail_over(&self) {
+        let mut failover = redis::cmd("SENTINEL");
+        failover.arg("FAILOVER").arg(NAME);
+        let mut sentinel = self.sentinel.connection().unwrap();
+        until("the replica is fit to be promoted", || {
+            failover.query::<()>(&mut sentinel).is_ok()
+        });
+    }
+
+    /// From now on nobody can demote the master.
+    pub fn keep_master(&self) {
+        let rights = ("ACL", "SETUSER", "default", "-slaveof", "-replicaof");
+        self.master.query::<()>(rights);
+    }
 }
 
 impl Sentinel {
@@ -113,11 +129,14 @@ impl Sentinel {
     }
 
     fn info(&self, part: &str) -> redis::RedisResult<String> {
+        redis::cmd("INFO").arg(part).query(&mut self.connection()?)
+    }
+
+    fn connection(&self) -> redis::RedisResult<redis::Connection> {
         let password = self.password.as_ref().map(|word| format!(":{word}@"));
         let login = password.unwrap_or_default();
         let client = redis::Client::open(format!("redis://{login}127.0.0.1:{}", self.port))?;
-        let mut connection = client.get_connection()?;
-        redis::cmd("INFO").arg(part).query(&mut connection)
+        client.get_connection()
     }
 }
 

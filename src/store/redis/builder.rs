@@ -188,7 +188,7 @@ fn servers_at(
     let connector = match address {
         Address::Server(server) => Connector::to(certificates.apply(server)?)?,
         Address::Sentinels(sentinels) => {
-            Connector::Sentinel(Masters::new(sentinels, certificates)?)
+            Connector::Sentinel(Arc::new(Masters::new(sentinels, certificates)?))
         }
         Address::Cluster(nodes) => {
             let nodes = nodes.into_iter().map(|node| certificates.apply(node));

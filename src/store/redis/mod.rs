@@ -104,6 +104,11 @@ pub use reply::fuzzing::redis_reply;
 /// at its first refusal, and the question that it refused is asked once more. A Sentinel that names
 /// a server that is gone or a replica, as one does that is cut off from the others, is skipped.
 ///
+/// All Sentinels are also asked about twice a second, so that the store moves within a second of
+/// their naming another master, even if the former one still answers. The server that more of them
+/// name than name the one in use is the new one. `docs/operations.md` says what a failover forgets,
+/// and why to set `min-replicas-to-write 1`.
+///
 /// A proxy may stand in front of a server, even one that refuses commands without a key, as twemproxy
 /// does: apart from the login and the choice of a database, every command names a key of the prefix.
 /// All keys must be on one server.
@@ -210,6 +215,10 @@ impl RedisStore {
     }
 
     /// The same from a pool that asks Sentinel. A pooled connection to a demoted master is dropped.
+    ///
+    /// The pool does not tell where the Sentinels are. So a master that was replaced is left when it
+    /// is demoted, up to 10 seconds after a planned failover; a `redis-sentinel://` URL moves within a
+    /// second.
     #[cfg(feature = "deadpool-sentinel")]
     pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
         Self::over_connector(Connector::SentinelPool(pool))

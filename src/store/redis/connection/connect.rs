@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::probe::Probe;
-use super::sentinel::Masters;
+use super::sentinel::{Master, Masters};
 use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
@@ -46,9 +46,38 @@ pub(in crate::store::redis) enum Connector {
     /// To the server of a user's pool.
     Pool(Pool),
     /// To the master that Sentinel names.
-    Sentinel(Masters),
+    Sentinel(Arc<Masters>),
     #[cfg(feature = "deadpool-sentinel")]
     SentinelPool(deadpool_redis::sentinel::Pool),
+}
+
+/// A connection to keep, over which the server has answered.
+pub(super) struct Made {
+    pub(super) connection: MultiplexedConnection,
+    /// How long the answer took.
+    pub(super) trip: Duration,
+    /// The server, if Sentinels have named it.
+    pub(super) master: Option<Master>,
+}
+
+impl Made {
+    /// Waits for the server's first answer.
+    pub(super) async fn greeted(
+        mut connection: MultiplexedConnection,
+        probe: &Probe,
+        master: Option<Master>,
+    ) -> Result<Self, StoreError> {
+        // Also for a user's pool: a reply that its client does not wait for would look like an
+        // answer.
+        connection.set_response_timeout(RESPONSE_TIMEOUT);
+        let begun = Instant::now();
+        greet(&mut connection, probe).await.map_err(of_connecting)?;
+        Ok(Self {
+            connection,
+            trip: begun.elapsed(),
+            master,
+        })
+    }
 }
 
 impl Connector {
@@ -145,30 +174,16 @@ impl Connector {
         if self.is_over_tls() {
             choose_cryptography();
         }
-        let mut connection = match self {
+        let connection = match self {
             Self::Server { pool, .. } | Self::Pool(pool) => {
                 Connection::take(pool.get().await.map_err(of_pool)?)
             }
-            Self::Sentinel(masters) => masters.connect().await?,
+            Self::Sentinel(masters) => return Masters::connect(masters, probe).await,
             #[cfg(feature = "deadpool-sentinel")]
             Self::SentinelPool(pool) => super::sentinel::from_pool(pool).await?,
         };
-        // Also for a user's pool: a reply that its client does not wait for would look like an
-        // answer.
-        connection.set_response_timeout(RESPONSE_TIMEOUT);
-        let begun = Instant::now();
-        greet(&mut connection, probe).await.map_err(of_connecting)?;
-        Ok(Made {
-            connection,
-            trip: begun.elapsed(),
-        })
+        Made::greeted(connection, probe, None).await
     }
-}
-
-/// A connection over which the server has answered, and how long that took.
-pub(super) struct Made {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) trip: Duration,
 }
 
 /// Waits for the server's first answer: whatever accepts connections may have no server behind it.

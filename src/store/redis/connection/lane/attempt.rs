@@ -61,15 +61,20 @@ impl Attempt {
                 self.shared.begin_silence();
             }
         };
-        self.end(match made {
-            Ok(made) => Link::Up(Arc::new(Held::new(made, Arc::clone(probe)))),
+        match made {
+            Ok(mut made) => {
+                let master = made.master.take();
+                let held = Arc::new(Held::new(made, Arc::clone(probe)));
+                self.end(Link::Up(Arc::clone(&held)));
+                self.shared.follow(&held, master);
+            }
             // That says nothing about the server: whoever waits connects on a runtime of their own.
-            Err(_) if has_failed_with_its_runtime().await => Link::Down(None),
-            Err(error) => Link::Down(Some(Failure {
+            Err(_) if has_failed_with_its_runtime().await => self.end(Link::Down(None)),
+            Err(error) => self.end(Link::Down(Some(Failure {
                 until: begun + pause(),
                 error,
-            })),
-        });
+            }))),
+        }
     }
 
     /// Whether no other attempt has replaced it.

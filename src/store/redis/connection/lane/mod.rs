@@ -30,6 +30,7 @@ use crate::store::redis::script::Scripted;
 mod attempt;
 mod beside;
 mod failed;
+mod following;
 mod recovery;
 mod silence;
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Finds the master. Sentinel is asked again for every connection, so that a demoted master is left
-//! for its successor.
+//! for its successor, and in the background while there is one (`succession`), so that a master that
+//! was replaced is left before it is demoted.
 //!
 //! A Sentinel may be cut off from the others, or have started from an old file, without knowing it:
 //! it keeps naming the former master. So the others are asked, too, before a connection attempt
@@ -7,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -15,11 +17,18 @@ use redis::{
     Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisResult, Value,
 };
 
+use self::asked::Sentinel;
 use super::address::Sentinels;
-use super::connect::{CONNECT_TIMEOUT, config, with_our_settings};
+use super::connect::{CONNECT_TIMEOUT, Made, config, with_our_settings};
+use super::probe::Probe;
 use super::tls::Certificates;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::error::{of_connecting, of_sentinel, of_silence};
+use crate::store::redis::error::of_connecting;
+
+mod asked;
+mod succession;
+
+pub(super) use self::succession::Master;
 
 /// How long a Sentinel may take before the next one is asked. One that hangs must not take all the
 /// time for connecting, unless it is the last one.
@@ -27,7 +36,7 @@ const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Finds the master.
 pub(in crate::store::redis) struct Masters {
-    sentinels: Vec<ConnectionInfo>,
+    sentinels: Vec<Sentinel>,
     /// The Sentinel that the next attempt asks first.
     first: AtomicUsize,
     name: String,
@@ -45,9 +54,9 @@ impl Masters {
         certificates: &Certificates,
     ) -> Result<Self, StoreError> {
         let sentinels = named.sentinels.into_iter();
-        let sentinels = sentinels.map(|sentinel| certificates.apply(sentinel));
+        let sentinels = sentinels.map(|sentinel| Ok(Sentinel::new(certificates.apply(sentinel)?)));
         Ok(Self {
-            sentinels: sentinels.collect::<Result<_, _>>()?,
+            sentinels: sentinels.collect::<Result<_, StoreError>>()?,
             first: AtomicUsize::new(0),
             name: named.master,
             login: named.login,
@@ -62,20 +71,20 @@ impl Masters {
 
     /// Connects to the first server that a Sentinel names, that can be reached and that is not a
     /// replica. Connects to none twice, however many Sentinels name it.
-    pub(super) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+    pub(super) async fn connect(this: &Arc<Self>, probe: &Probe) -> Result<Made, StoreError> {
         // Concurrent attempts begin with another Sentinel, as the server that this one names may
         // hang.
-        let first = self.first.fetch_add(1, Ordering::Relaxed);
+        let first = this.first.fetch_add(1, Ordering::Relaxed);
         let mut tried = Vec::new();
         let (mut of_sentinels, mut of_servers) = (None, None);
-        for nth in 0..self.sentinels.len() {
-            let place = first.wrapping_add(nth) % self.sentinels.len();
-            let is_last = nth + 1 == self.sentinels.len() && of_servers.is_none();
+        for nth in 0..this.sentinels.len() {
+            let place = first.wrapping_add(nth) % this.sentinels.len();
+            let is_last = nth + 1 == this.sentinels.len() && of_servers.is_none();
             let patience = match is_last {
                 true => CONNECT_TIMEOUT,
                 false => SENTINEL_TIMEOUT,
             };
-            let named = match self.ask(&self.sentinels[place], patience).await {
+            let named = match this.ask(&this.sentinels[place], patience).await {
                 Ok(named) => named,
                 Err(error) => {
                     of_sentinels = telling(of_sentinels, error);
@@ -85,16 +94,12 @@ impl Masters {
             if tried.contains(&named) {
                 continue;
             }
-            match self.connect_to(&named).await {
-                Ok(connection) => {
-                    self.first.store(place, Ordering::Relaxed);
-                    return Ok(connection);
+            match Self::connect_to(this, &named, probe).await {
+                Ok(made) => {
+                    this.first.store(place, Ordering::Relaxed);
+                    return Ok(made);
                 }
-                Err(error) => {
-                    let (host, port) = &named;
-                    of_servers =
-                        telling(of_servers, error.of_server(format_args!("{host}:{port}")));
-                }
+                Err(error) => of_servers = telling(of_servers, error.of_server(&named)),
             }
             tried.push(named);
         }
@@ -102,40 +107,27 @@ impl Masters {
         Err(why.unwrap_or(StoreError::new(StoreErrorKind::Configuration)))
     }
 
-    /// The address of the master by this Sentinel.
-    async fn ask(
-        &self,
-        sentinel: &ConnectionInfo,
-        patience: Duration,
-    ) -> Result<(String, u16), StoreError> {
-        let error = match tokio::time::timeout(patience, self.query(sentinel)).await {
-            Ok(Ok(Some(named))) => return Ok(named),
-            Ok(Ok(None)) => self.unknown(),
-            Ok(Err(error)) => of_sentinel(error),
-            Err(elapsed) => of_silence(elapsed),
-        };
-        Err(error.of_server(sentinel.addr()))
-    }
-
-    async fn query(&self, sentinel: &ConnectionInfo) -> RedisResult<Option<(String, u16)>> {
-        let mut connection = Client::open(with_our_settings(sentinel.clone()))?
-            .get_multiplexed_async_connection_with_config(&config())
-            .await?;
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.name);
-        question.query_async(&mut connection).await
+    /// The server that this Sentinel names.
+    async fn ask(&self, sentinel: &Sentinel, patience: Duration) -> Result<ServerName, StoreError> {
+        let named = sentinel.master(&self.name, patience).await?;
+        named.ok_or_else(|| sentinel.naming(self.unknown()))
     }
 
     async fn connect_to(
-        &self,
-        (host, port): &(String, u16),
-    ) -> Result<MultiplexedConnection, StoreError> {
-        let client = Client::open(self.server_at(host.clone(), *port)?).map_err(of_connecting)?;
+        this: &Arc<Self>,
+        server: &ServerName,
+        probe: &Probe,
+    ) -> Result<Made, StoreError> {
+        let ServerName { host, port } = server.clone();
+        let client = Client::open(this.server_at(host, port)?).map_err(of_connecting)?;
         let config = config();
         let connecting = client.get_multiplexed_async_connection_with_config(&config);
         let mut connection = connecting.await.map_err(of_connecting)?;
         match is_replica(&mut connection).await {
-            Ok(false) => Ok(connection),
+            Ok(false) => {
+                let master = Master::new(this, server.clone());
+                Made::greeted(connection, probe, Some(master)).await
+            }
             Ok(true) => Err(StoreError::with_source(
                 StoreErrorKind::Unreachable,
                 "a sentinel names a replica: see whether the sentinels know of each other, \
@@ -173,6 +165,25 @@ impl Masters {
                 self.name
             ),
         )
+    }
+}
+
+/// What a Sentinel calls a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ServerName {
+    host: String,
+    port: u16,
+}
+
+impl From<(String, u16)> for ServerName {
+    fn from((host, port): (String, u16)) -> Self {
+        Self { host, port }
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
     }
 }
 

@@ -1,0 +1,83 @@
+//! Replaces the connection to a master by one to its successor while the former still answers.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+use tokio::sync::watch;
+
+use super::super::connect::Made;
+use super::super::probe::Probe;
+use super::super::sentinel::Master;
+use super::{Held, Link, Shared};
+use crate::trace;
+
+impl Shared {
+    /// Looks for a successor of the server behind the kept connection, if Sentinels have named it,
+    /// on the runtime that serves the connection and for as long as it is kept.
+    pub(super) fn follow(self: &Arc<Self>, held: &Arc<Held>, master: Option<Master>) {
+        if let Some(master) = master {
+            let following = Following {
+                lane: Arc::downgrade(self),
+                link: self.link.subscribe(),
+                held: Arc::downgrade(held),
+                master,
+                probe: Arc::clone(&self.probe),
+            };
+            tokio::spawn(following.run());
+        }
+    }
+}
+
+struct Following {
+    lane: Weak<Shared>,
+    link: watch::Receiver<Link>,
+    /// The connection to this master.
+    held: Weak<Held>,
+    master: Master,
+    probe: Arc<Probe>,
+}
+
+impl Following {
+    async fn run(mut self) {
+        let Some(mut made) = self.successor().await else {
+            return;
+        };
+        let Some(lane) = self.lane.upgrade() else {
+            return;
+        };
+        let master = made.master.take();
+        let successor = Arc::new(Held::new(made, Arc::clone(&self.probe)));
+        // Questions in flight over the former connection still get their answers there.
+        let replaced = lane.link.send_if_modified(|link| {
+            let is_kept = is_kept(&self.held, link);
+            if is_kept {
+                *link = Link::Up(Arc::clone(&successor));
+            }
+            is_kept
+        });
+        if replaced && let Some(master) = master {
+            let former = &self.master;
+            trace::info!(master = %master, former = %former, "Sentinel has named another master");
+            lane.follow(&successor, Some(master));
+        }
+    }
+
+    /// A connection to the successor; `None` if the connection is lost or the store dropped before
+    /// there is one.
+    async fn successor(&mut self) -> Option<Made> {
+        let held = &self.held;
+        let mut is_over = pin!(self.link.wait_for(|link| !is_kept(held, link)));
+        let mut successor = pin!(self.master.successor(&self.probe));
+        poll_fn(|cx| match is_over.as_mut().poll(cx) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => successor.as_mut().poll(cx),
+        })
+        .await
+    }
+}
+
+fn is_kept(held: &Weak<Held>, link: &Link) -> bool {
+    matches!(link, Link::Up(kept) if Weak::ptr_eq(held, &Arc::downgrade(kept)))
+}
