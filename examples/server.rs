@@ -68,7 +68,9 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         () = too_long => eprintln!("server: what is still under way is cut off"),
     }
     // Tasks of this runtime give back what the last responses held, and the permits that are leased in advance.
-    limits.limiter().flush().await;
+    if !limits.limiter().flush().await {
+        eprintln!("server: the store has not got back all that was held");
+    }
     Ok(())
 }
 

@@ -280,8 +280,8 @@ pub use self::response::ResponseHead;
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, Outage, PendingAnswer,
-    PolicyId, QuotaLease, Recovered, Store,
+    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, GivenBack, Outage,
+    PendingAnswer, PolicyId, QuotaLease, Recovered, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisStore, RedisStoreBuilder};

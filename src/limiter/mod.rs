@@ -28,7 +28,7 @@ mod builder;
 mod changes;
 mod control;
 mod delay;
-mod ending;
+mod giving_back;
 mod held;
 mod in_force;
 mod judge;

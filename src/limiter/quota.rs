@@ -1,5 +1,6 @@
 //! `Quota`: the permits of one subject under one policy, as a request was judged.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::rules::ReadyRules;
@@ -38,16 +39,19 @@ impl Quota {
         policy.check(self.rate, subject, self.algorithm, action, self.is_shadow)
     }
 
-    /// The check that charges more of them, for a request that has taken too few. It uses the rules
-    /// in force: if the window has become longer since, the old limit would forget what others have
-    /// used.
-    pub(super) fn charge<'a>(&'a self, permits: u32, rules: &'a ReadyRules) -> Check<'a> {
-        let (policy, algorithm) = match rules.named(self.policy.id.name()) {
-            Ok(policy) if self.is_succeeded_by(policy) => (policy, policy.algorithm),
-            _ => (&self.policy, self.algorithm),
-        };
-        let action = Action::Charge(permits);
-        policy.check(self.rate, self.subject, algorithm, action, self.is_shadow)
+    /// The quota to charge for a request that has taken too few of them. It uses the rules in force:
+    /// if the window has become longer since, the old limit would forget what others have used.
+    pub(super) fn in_force<'a>(&'a self, rules: &ReadyRules) -> Cow<'a, Self> {
+        match rules.named(self.policy.id.name()) {
+            Ok(policy) if !Arc::ptr_eq(policy, &self.policy) && self.is_succeeded_by(policy) => {
+                Cow::Owned(Self {
+                    policy: Arc::clone(policy),
+                    algorithm: policy.algorithm,
+                    ..self.clone()
+                })
+            }
+            _ => Cow::Borrowed(self),
+        }
     }
 
     /// Whether the policy's own limit now judges others where its predecessor's counted these

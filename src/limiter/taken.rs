@@ -1,5 +1,6 @@
 //! `Taken`: what a request has taken and may have to give back.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -7,17 +8,15 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::ending::Ending;
+use super::giving_back::{Step, Steps};
 use super::leases::Lease;
 use super::quota::Quota;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
-use crate::caught::caught;
-use crate::decision::{Decision, Decisions, Outcome, Receipt};
-use crate::error::StoreError;
+use crate::decision::{Decision, Outcome, Receipt};
 use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
-use crate::store::{Answer, Check, Store as _, go_on};
+use crate::store::{Answer, Check, Store as _};
 
 /// What a request has taken. Dropping it gives back what the request's stage says, without waiting
 /// for the answer. What cannot be given back lapses.
@@ -176,68 +175,49 @@ impl Taken {
     pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
         let rules = self.limiter.0.rules.load();
         let mut actual = 0;
-        let checks = self.entries.iter().filter_map(|entry| {
+        let steps = self.entries.iter().filter_map(|entry| {
             let quota = &entry.quota;
             // The cost is read once for all rates.
             if quota.rate == 0 {
                 actual = quota.policy.settled_cost(response, entry.cost);
             }
             let receipt = entry.receipt?;
-            match actual.cmp(&entry.cost) {
-                Ordering::Greater => Some(quota.charge(actual - entry.cost, &rules)),
-                Ordering::Less => Some(quota.check(entry.unused(entry.cost - actual, receipt))),
-                Ordering::Equal => None,
-            }
+            let (quota, action) = match actual.cmp(&entry.cost) {
+                Ordering::Greater => {
+                    let action = Action::Charge(actual - entry.cost);
+                    (quota.in_force(&rules), action)
+                }
+                Ordering::Less => {
+                    let action = entry.unused(entry.cost - actual, receipt);
+                    (Cow::Borrowed(quota), action)
+                }
+                Ordering::Equal => return None,
+            };
+            Some(Step {
+                quota,
+                action,
+                is_in_store: true,
+            })
         });
-        if let Some(answer @ Answer::Pending(_)) = self.ask(checks)
-            && let Some(runtime) = self.runtime_to_go_on()
-        {
-            let on_its_way = self.limiter.on_its_way();
-            go_on(&runtime, async move {
-                failure(answer).await;
-                drop(on_its_way);
-            });
-        }
+        self.carry_out_later(steps.collect(), false);
     }
 
-    /// Gives back what `action` says for each entry, without waiting for the answer. Releasing a
-    /// lease is retried until the store has done it: otherwise its permits would stay taken for the
-    /// rest of its life.
+    /// Gives back what `action` says for each entry.
     fn give_back(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) {
-        let checks = entries.iter().filter_map(|entry| {
-            let action = action(entry)?;
-            Some(entry.quota.check(action))
+        let steps = entries.iter().filter_map(|entry| {
+            Some(Step {
+                quota: Cow::Borrowed(&entry.quota),
+                action: action(entry)?,
+                is_in_store: entry.in_store != InStore::No,
+            })
         });
-        // A store that panics has given nothing back. If it is asked because it has panicked before, a
-        // second panic would abort the process.
-        let Some(answer) = caught(|| self.ask(checks)).flatten() else {
-            return;
-        };
-        let is_in_doubt = entries
-            .iter()
-            .any(|entry| entry.in_store == InStore::Perhaps);
-        let in_store = entries.iter().filter(|entry| entry.in_store != InStore::No);
-        let leases: SmallVec<[Lease; 1]> = in_store.filter_map(Entry::lease).collect();
-        let is_done = match &answer {
-            Answer::Ready(answer) => leases.is_empty() || !has_failed(answer),
-            Answer::Pending(_) => false,
-        };
-        if is_done {
-            return;
-        }
-        let Some(runtime) = self.runtime_to_go_on() else {
-            return;
-        };
+        let is_in_doubt = |entry: &Entry| entry.in_store == InStore::Perhaps;
+        self.carry_out_later(steps.collect(), entries.iter().any(is_in_doubt));
+    }
+
+    fn carry_out_later(&self, steps: Steps<'_>, is_in_doubt: bool) {
         let began = self.runtime.as_ref();
-        let elsewhere = began.filter(|began| began.id() != runtime.id());
-        let ending = Ending {
-            limiter: self.limiter.clone(),
-            leases,
-            is_in_doubt,
-            elsewhere: elsewhere.cloned(),
-        };
-        let on_its_way = self.limiter.on_its_way();
-        go_on(&runtime, ending.go_on(answer, on_its_way));
+        self.limiter.carry_out_later(steps, is_in_doubt, began);
     }
 
     /// Preferably the current runtime: the one that it began on may be gone.
@@ -252,13 +232,6 @@ impl Taken {
         let is_to_ask = !checks.is_empty();
         is_to_ask.then(|| self.limiter.0.store.ask(&checks))
     }
-}
-
-fn has_failed(answer: &Result<Decisions, StoreError>) -> bool {
-    let failed = |decision: &Decision| decision.store_failure().is_some();
-    answer
-        .as_ref()
-        .map_or(true, |decisions| decisions.iter().any(failed))
 }
 
 impl Entry {

@@ -1,7 +1,11 @@
 //! What is in flight to the store and nobody waits for.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
 use tokio::runtime::Handle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Limiter;
 use crate::store::OnItsWay;
@@ -30,24 +34,44 @@ impl Limiter {
     ///         println!("at work");
     ///     }
     ///     drop(job);
-    ///     limiter.flush().await;
+    ///     if !limiter.flush().await {
+    ///         eprintln!("some places stay taken until their leases lapse");
+    ///     }
     ///     Ok(())
     /// }
     /// ```
     ///
-    /// It takes at most twice as long as a decision [may](crate::LimiterBuilder::timeout), also if the
-    /// store does not answer, if callers go on giving back, or if nobody drives the runtime on which the
-    /// task runs. After a failure the store is asked again to free a place, until it does or the lease
-    /// lapses, as long as the runtime runs. This call does not wait for that.
-    pub async fn flush(&self) {
+    /// While it waits, whatever the store surely did not do is tried again at once and then every few
+    /// milliseconds, even while the circuit breaker is open; so is freeing a place, whatever became of
+    /// the last try, as that does no harm twice.
+    ///
+    /// It ends as soon as nothing is left to wait for, and takes at most twice as long as a decision
+    /// [may](crate::LimiterBuilder::timeout): also if the store does not answer, if callers go on giving
+    /// back, or if nobody drives the runtime on which the task runs. Returns whether all that was in
+    /// flight has reached the store; leases that have lapsed meanwhile need not. If not, places are still
+    /// given back as long as the runtime runs, and another call waits for that again: a store that has
+    /// just come back needs up to 0.6 s for a new connection. Permits that come back with time stay used
+    /// if they may have been given back, as doing so twice could create some.
+    pub async fn flush(&self) -> bool {
+        let flush = self.0.under_way.flush();
         (self.0.give_back_batches)();
-        let under_way = &self.0.under_way;
+        let own = flush.is_done();
+        let stores = self.0.store.given_back();
+        // Twice the deadline: after the answer to an abandoned question or batch, what it took
+        // is still given back.
+        let end = Instant::now() + 2 * self.0.store.deadline();
+        let mut is_done = pin!(async {
+            // Both go on meanwhile.
+            let is_done = own.await;
+            match stores {
+                Some(stores) => stores.await && is_done,
+                None => is_done,
+            }
+        });
         // If no question takes a round trip, there may be no timers.
-        if under_way.is_anything() {
-            // Twice the deadline: after the answer to an abandoned question or batch, what it took
-            // is still given back.
-            let longest = 2 * self.0.store.deadline();
-            let _ = timeout(longest, under_way.is_over()).await;
+        match poll_fn(|cx| Poll::Ready(is_done.as_mut().poll(cx))).await {
+            Poll::Ready(is_done) => is_done,
+            Poll::Pending => timeout_at(end, is_done).await.unwrap_or(false),
         }
     }
 
@@ -61,10 +85,10 @@ impl Limiter {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let on_its_way = self.on_its_way();
+        let mut on_its_way = self.on_its_way();
         runtime.spawn(async move {
             work.await;
-            drop(on_its_way);
+            on_its_way.arrived();
         });
     }
 }

@@ -154,6 +154,16 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Waits until what the store gives back by itself, without anybody waiting for it, has been
+    /// given back, and hurries that. The future then says whether all of it was; it is dropped when
+    /// its time is over.
+    ///
+    /// [`Limiter::flush`](crate::Limiter::flush) calls it. A store that gives nothing back but what
+    /// it is asked to returns `None`.
+    fn given_back(&self) -> Option<GivenBack> {
+        None
+    }
+
     /// Whether several servers stand behind it, each of which answers for some of the keys. If so,
     /// a server that fails is no reason to leave the others alone: failures open the circuit
     /// breaker only while nobody is answered, or if half of the questions time out.
@@ -192,6 +202,9 @@ pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Decisions, StoreErro
 /// The future of [`Store::recovered`]. It owns all it needs, and may be dropped at any time.
 pub type Recovered = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// The future of [`Store::given_back`]. It owns all it needs, and may be dropped at any time.
+pub type GivenBack = Pin<Box<dyn Future<Output = bool> + Send>>;
+
 impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -214,6 +227,10 @@ macro_rules! store_behind {
 
             fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
                 (**self).remembered(checks)
+            }
+
+            fn given_back(&self) -> Option<GivenBack> {
+                (**self).given_back()
             }
 
             fn fails_in_parts(&self) -> bool {

@@ -17,6 +17,10 @@ impl Store for Chosen {
         Some(Decisions::default())
     }
 
+    fn given_back(&self) -> Option<GivenBack> {
+        Some(Box::pin(std::future::ready(true)))
+    }
+
     fn fails_in_parts(&self) -> bool {
         true
     }
@@ -27,6 +31,7 @@ fn ask(store: impl Store) {
     assert!(matches!(store.ask(&[]), Answer::Ready(Err(_))));
     assert!(store.recovered(Duration::ZERO).is_some());
     assert!(store.remembered(&[]).is_some());
+    assert!(store.given_back().is_some());
     assert!(store.fails_in_parts());
 }
 

@@ -1,20 +1,29 @@
-//! `Tries`: when a store is asked again to end leases that it did not end.
+//! `Tries`: when a store is asked again to do what it did not do.
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
+use super::UnderWay;
 use crate::time::SECOND;
 
 /// What a store failed to do about a lease is tried again after a twelfth of its life. So a renewal
 /// that fails has seven more tries in time.
 pub(crate) const TRIES_IN_A_LIFE: u32 = 12;
 
-/// Soon at first, then less often, for as long as there is something to end.
+/// The first pause while somebody waits for it: each further one is twice as long.
+const FIRST_HURRIED_PAUSE: Duration = Duration::from_millis(5);
+/// A limiter may have thousands of leases to end, and a minute for it.
+const LONGEST_HURRIED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Soon at first, then less often, for as long as there is something to do; and at once and often
+/// while somebody [waits](super::under_way::Flush) for it.
 pub(crate) struct Tries {
     pause: Duration,
     longest_pause: Duration,
-    lapsed: Instant,
+    /// `None` if it is tried again only while somebody waits for it.
+    lapsed: Option<Instant>,
+    hurried_pause: Duration,
 }
 
 impl Tries {
@@ -24,17 +33,42 @@ impl Tries {
         Self {
             pause: longest_pause.min(SECOND),
             longest_pause,
-            lapsed: Instant::now() + life,
+            lapsed: Some(Instant::now() + life),
+            hurried_pause: FIRST_HURRIED_PAUSE,
         }
     }
 
+    /// For anything else, which comes back with time.
+    pub(crate) fn while_flushed() -> Self {
+        Self {
+            lapsed: None,
+            ..Self::to_end_leases(Duration::ZERO)
+        }
+    }
+
+    /// The pause before the next try, if nobody is in a hurry.
+    pub(crate) fn pause(&self) -> Duration {
+        self.pause
+    }
+
     /// Waits for the next try. Returns `false` if there is none.
-    pub(crate) async fn next(&mut self) -> bool {
-        if Instant::now() + self.pause >= self.lapsed {
+    pub(crate) async fn next(&mut self, under_way: &UnderWay) -> bool {
+        if under_way.is_flushed() {
+            sleep(self.hurried_pause).await;
+            self.hurried_pause = LONGEST_HURRIED_PAUSE.min(self.hurried_pause * 2);
+            return match self.lapsed {
+                Some(lapsed) => Instant::now() < lapsed,
+                None => under_way.is_flushed(),
+            };
+        }
+        self.hurried_pause = FIRST_HURRIED_PAUSE;
+        let is_left = |lapsed| Instant::now() + self.pause < lapsed;
+        if !self.lapsed.is_some_and(is_left) {
             return false;
         }
-        sleep(self.pause).await;
-        self.pause = self.longest_pause.min(self.pause * 2);
+        if timeout(self.pause, under_way.flush_begins()).await.is_err() {
+            self.pause = self.longest_pause.min(self.pause * 2);
+        }
         true
     }
 }
@@ -48,7 +82,7 @@ mod tests {
         let begun = Instant::now();
         let mut tries = Tries::to_end_leases(60 * SECOND);
         let mut tried = Vec::new();
-        while tries.next().await {
+        while tries.next(&UnderWay::default()).await {
             tried.push(begun.elapsed().as_secs());
         }
         assert_eq!(tried, [1, 3, 7, 12, 17, 22, 27, 32, 37, 42, 47, 52, 57]);
@@ -58,10 +92,14 @@ mod tests {
     async fn a_short_lease_gets_as_many_tries() {
         let mut tries = Tries::to_end_leases(SECOND / 10);
         let mut count = 0;
-        while tries.next().await {
+        while tries.next(&UnderWay::default()).await {
             count += 1;
         }
         assert!((5..TRIES_IN_A_LIFE).contains(&count), "{count}");
-        assert!(!Tries::to_end_leases(Duration::ZERO).next().await);
+        assert!(
+            !Tries::to_end_leases(Duration::ZERO)
+                .next(&UnderWay::default())
+                .await
+        );
     }
 }

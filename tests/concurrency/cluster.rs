@@ -194,6 +194,16 @@ async fn a_place_on_a_node_that_is_gone_is_given_back_when_another_node_denies()
     until("it is given back", async || pair.all_are_free().await).await;
 }
 
+/// Here the store gives it back, not the limiter.
+#[tokio::test]
+async fn flush_waits_for_a_place_on_a_node_that_was_gone() {
+    let pair = Pair::new(FailureMode::Allow).await;
+    let response = pair.request_that_is_cut_off_its_place(Way::Pass).await;
+    assert_eq!(response.status(), 429);
+    assert!(pair.limiter.flush().await);
+    assert!(pair.all_are_free().await);
+}
+
 #[tokio::test]
 async fn a_place_on_a_node_that_is_gone_is_given_back_when_another_node_fails() {
     let pair = Pair::new(FailureMode::Deny).await;

@@ -1,15 +1,23 @@
 //! What is in flight back to the store when a process, or one of its runtimes, ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use futures_util::{FutureExt, poll};
 use http::{Request, Response};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::yield_now;
+use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{HOUR, Limit, Limiter, RateLimitLayer, ResponseHead, SECOND, StoreErrorKind};
+use tower_throttle::{
+    BreakerState, HOUR, Limit, Limiter, Policy, RateLimitLayer, ResponseHead, SECOND, Store,
+    StoreErrorKind,
+};
 
+use super::late::{LATE, Late};
 use super::places::{EVERYBODY, POLICY, TIMEOUT, come_to, in_time, patient, policy, taken};
 use super::stage::{Answer, bodyless};
 use super::support::redis::Server;
@@ -32,7 +40,17 @@ fn workers() -> Runtime {
 /// One place over a server, with a lease that outlives every test.
 async fn limiter(server: &Server) -> Limiter {
     let store = server.store().await;
-    patient(store, [policy(Limit::concurrency(1).lease(HOUR))])
+    patient(store, [place()])
+}
+
+/// One place, with a lease that outlives every test.
+fn place() -> Policy {
+    policy(Limit::concurrency(1).lease(HOUR))
+}
+
+/// Whether that place is free, asked with a circuit breaker that has seen nothing yet.
+async fn is_free(store: impl Store) -> bool {
+    taken(&patient(store, [place()])).await == 0
 }
 
 /// A request to a service behind the limit that answers at once.
@@ -53,7 +71,7 @@ fn after_flush_a_dropped_guard_holds_no_place() {
             let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
             assert!(held.is_allowed());
             drop(held);
-            limiter.flush().await;
+            assert!(limiter.flush().await);
         }));
         drop(runtime);
         assert_eq!(server.keys(), [""; 0]);
@@ -69,7 +87,7 @@ fn after_flush_a_finished_response_holds_no_place() {
             let response = answered(&limiter).await.unwrap();
             assert_eq!(response.status(), 200);
             assert!(response.into_body().collect().await.is_ok());
-            limiter.flush().await;
+            assert!(limiter.flush().await);
         }));
         drop(runtime);
         assert_eq!(server.keys(), [""; 0]);
@@ -86,7 +104,7 @@ fn a_runtime_that_ends_leaves_giving_back_to_the_one_on_which_it_was_taken() {
     let short = Builder::new_current_thread().enable_all().build().unwrap();
     short.block_on(async { drop(held) });
     drop(short);
-    first.block_on(in_time(limiter.flush()));
+    assert!(first.block_on(in_time(limiter.flush())));
     assert_eq!(server.keys(), [""; 0]);
 }
 
@@ -100,23 +118,106 @@ fn nobody_waits_for_a_runtime_that_is_not_driven() {
     let held = busy.block_on(limiter.hold(POLICY, EVERYBODY)).unwrap();
     assert!(held.is_allowed());
     idle.block_on(async { drop(held) });
-    let ((), waited) = busy.block_on(timed(limiter.flush()));
-    assert_eq!(waited, 2 * TIMEOUT);
-    idle.block_on(limiter.flush());
+    let flushed = busy.block_on(timed(limiter.flush()));
+    assert_eq!(flushed, (false, 2 * TIMEOUT));
+    assert!(idle.block_on(limiter.flush()));
     assert_eq!(busy.block_on(taken(&limiter)), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_until_a_store_that_failed_is_asked_again() {
+async fn flush_waits_for_a_store_that_fails_and_not_for_longer_than_it_says() {
     let store = Watched::new();
-    let limiter = patient(store.clone(), [policy(Limit::concurrency(1))]);
+    let limiter = patient(store.clone(), [place()]);
     let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
     store.fail(StoreErrorKind::Unreachable);
     drop(held);
-    let ((), waited) = timed(limiter.flush()).await;
-    assert_eq!((waited, store.released()), (Duration::ZERO, vec![1]));
+    let flushed = timed(limiter.flush()).await;
+    assert_eq!(flushed, (false, 2 * TIMEOUT));
+    let (flushed, ()) = join(timed(limiter.flush()), async {
+        sleep(SECOND).await;
+        store.work();
+    })
+    .await;
+    assert!(flushed.0);
+    assert!((SECOND..2 * SECOND).contains(&flushed.1), "{flushed:?}");
+    assert!(is_free(store).await);
+    assert_eq!(timed(limiter.flush()).await, (true, Duration::ZERO));
+}
+
+#[tokio::test(start_paused = true)]
+async fn flush_does_not_wait_for_a_store_that_hangs_for_longer_than_it_says() {
+    let store = Watched::new();
+    let limiter = patient(store.clone(), [place()]);
+    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    store.answer_after(HOUR);
+    drop(held);
+    assert_eq!(timed(limiter.flush()).await, (false, 2 * TIMEOUT));
+}
+
+/// Each way in which a place is not given back the first time, and the time that passes until the
+/// limiter is flushed: within a pause between two tries.
+#[tokio::test(start_paused = true)]
+async fn flush_does_at_once_what_waits_to_be_tried_again() {
+    for kind in [
+        StoreErrorKind::Unreachable,
+        StoreErrorKind::Interrupted,
+        StoreErrorKind::TimedOut,
+        StoreErrorKind::Overloaded,
+    ] {
+        for later in [Duration::ZERO, SECOND / 2, 10 * SECOND] {
+            let store = Watched::new();
+            let limiter = patient(store.clone(), [place()]);
+            let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+            store.fail(kind);
+            drop(held);
+            yield_now().await;
+            sleep(later).await;
+            store.work();
+            let (flushed, waited) = timed(limiter.flush()).await;
+            assert!(flushed && waited < SECOND / 10, "{kind:?}, {waited:?}");
+            assert!(is_free(store).await, "{kind:?}");
+        }
+    }
+}
+
+/// As after a blip right before a restart: nobody has asked since the store is back.
+#[tokio::test(start_paused = true)]
+async fn flush_gives_back_while_the_breaker_is_open() {
+    let store = Watched::new();
+    let limiter = patient(store.clone(), [policy(Limit::concurrency(20).lease(HOUR))]);
+    let mut held = Vec::new();
+    for _ in 0..19 {
+        held.push(limiter.hold(POLICY, EVERYBODY).await.unwrap());
+    }
+    store.fail(StoreErrorKind::Unreachable);
+    while limiter.breaker() == BreakerState::Closed {
+        let _ = limiter.peek(POLICY, EVERYBODY).await.unwrap();
+    }
+    drop(held);
     store.work();
+    assert_eq!(limiter.breaker(), BreakerState::Open);
+    let (flushed, waited) = timed(limiter.flush()).await;
+    assert!(flushed && waited < SECOND / 10, "{waited:?}");
+    assert_eq!(limiter.breaker(), BreakerState::Open, "for all others");
+    sleep(SECOND).await;
+    assert_eq!(taken(&limiter).await, 0);
+}
+
+/// The question may still be on its way when the place is given back, and take it after that.
+#[tokio::test(start_paused = true)]
+async fn flush_does_not_say_that_a_place_is_free_that_may_yet_be_taken() {
+    let store = Arc::new(Late::new());
+    let hasty = Limiter::builder(Arc::clone(&store)).policy(place());
+    let hasty = hasty.timeout(LATE / 2).build().unwrap();
+    let denied = hasty.hold(POLICY, EVERYBODY).await.unwrap();
+    assert!(!denied.is_allowed());
+    drop(denied);
+    let flushed = timed(hasty.flush()).await;
+    assert_eq!(flushed, (false, LATE));
+    let limiter = patient(store, [place()]);
     come_to(&limiter, 0).await;
+    sleep(2 * SECOND).await;
+    assert!(hasty.flush().await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +231,7 @@ async fn flush_waits_for_what_callers_who_went_away_give_back() {
     for mut asks in gone {
         assert!(poll!(&mut asks).is_pending());
         drop(asks);
-        limiter.flush().await;
+        assert!(limiter.flush().await);
         assert_eq!(taken(&limiter).await, 0);
     }
 }
@@ -144,7 +245,39 @@ async fn flush_waits_for_what_a_response_has_settled() {
         let policy = policy(Limit::gcra(10, HOUR)).cost(5).settle(settle);
         let limiter = patient(store, [policy]);
         assert!(answered(&limiter).await.is_ok());
-        let ((), waited) = timed(limiter.flush()).await;
-        assert_eq!(waited, SECOND, "{cost}");
+        assert_eq!(timed(limiter.flush()).await, (true, SECOND), "{cost}");
+    }
+}
+
+/// It asks once more if the store surely has not done it. Otherwise permits could be charged, or
+/// come back, twice.
+#[tokio::test(start_paused = true)]
+async fn flush_has_a_settlement_carried_out_unless_it_may_have_been() {
+    for cost in [3, 7] {
+        for (kind, left) in [
+            (StoreErrorKind::Unreachable, 10 - cost),
+            (StoreErrorKind::Overloaded, 10 - cost),
+            (StoreErrorKind::Interrupted, 5),
+        ] {
+            let store = Watched::new();
+            store.answer_after(SECOND);
+            let fails = store.clone();
+            let settle = move |_: &ResponseHead<'_>| {
+                fails.fail(kind);
+                cost
+            };
+            let settled = || policy(Limit::gcra(10, HOUR)).cost(5).settle(settle.clone());
+            let limiter = patient(store.clone(), [settled()]);
+            assert!(answered(&limiter).await.is_ok());
+            let works_later = async {
+                sleep(10 * SECOND).await;
+                store.work();
+            };
+            let (flushed, ()) = join(limiter.flush(), works_later).await;
+            assert_eq!(flushed, left != 5, "{kind:?}");
+            let limiter = patient(store, [settled()]);
+            let decision = limiter.peek(POLICY, EVERYBODY).await.unwrap();
+            assert_eq!(decision.remaining(), left, "{kind:?}");
+        }
     }
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use tower_throttle::{BreakerState, FailureMode, HOUR, Held, Limit, Limiter, Policy, SECOND};
+use tower_throttle::{
+    BreakerState, FailureMode, HOUR, Held, Limit, Limiter, Policy, RedisStore, SECOND,
+};
 
+use super::support::proxy::{Proxy, Way};
 use super::support::redis::Server;
 use super::{back, open, until};
 
@@ -110,4 +113,33 @@ async fn a_place_taken_in_an_outage_is_held_for_as_long_as_it_is_needed() {
     drop(held);
     assert_eq!(free(&limiter).await, 5);
     server.signal("CONT");
+}
+
+/// A restart that follows: the server is there, and the circuit breaker is still open.
+#[tokio::test]
+async fn places_are_free_for_the_next_process_once_this_one_has_flushed() {
+    const PLACES: u32 = 20;
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let policy = Policy::new("places", Limit::concurrency(PLACES).lease(HOUR));
+    // So long that a busy machine is in time.
+    let limiter = Limiter::builder(store).policy(policy).timeout(60 * SECOND);
+    let limiter = limiter.build().unwrap();
+    let mut held = Vec::new();
+    for _ in 1..PLACES {
+        held.push(hold(&limiter).await);
+    }
+    proxy.set(Way::Refuse);
+    open(&limiter, "places").await;
+    drop(held);
+    let flush = tokio::spawn({
+        let limiter = limiter.clone();
+        async move { limiter.flush().await }
+    });
+    tokio::time::sleep(SECOND / 10).await;
+    assert!(!flush.is_finished());
+    proxy.set(Way::Pass);
+    assert!(flush.await.unwrap());
+    assert_eq!(server.keys(), [""; 0]);
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Answer, Check, Recovered, Store};
+use super::{Answer, Check, GivenBack, Recovered, Store};
 use crate::decision::Decisions;
 use crate::per_thread::Spread;
 use crate::time::Clock;
@@ -136,6 +136,10 @@ impl<S: Store> Store for DenyCache<S> {
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
         let known = self.denials.recall(checks);
         known.or_else(|| self.inner.remembered(checks))
+    }
+
+    fn given_back(&self) -> Option<GivenBack> {
+        self.inner.given_back()
     }
 
     fn fails_in_parts(&self) -> bool {

@@ -11,7 +11,7 @@ use self::circuit::Pass;
 use self::fallback::Fallback;
 use self::watch::Watch;
 use super::owned::{OwnedCheck, of_each};
-use super::{Answer, Check, PendingAnswer, Store};
+use super::{Answer, Check, GivenBack, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
 use crate::observe::Observers;
@@ -81,14 +81,24 @@ impl Failover {
                     answer => self.later_or_otherwise(checks, admission, answer)?,
                 }
             }
-            None => self.ask_with_care(checks)?,
+            None => self.ask_with_care(checks, Care::Usual)?,
         };
         Ok(read(&decided))
+    }
+
+    /// Asks even while the store is left alone, for what has to be given back before it is too late.
+    pub(crate) fn ask_regardless(&self, checks: &[Check<'_>]) -> Answer {
+        answer_of(self.ask_with_care(checks, Care::Regardless))
     }
 
     /// How long a question may take.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
+    }
+
+    /// What the store gives back by itself.
+    pub(crate) fn given_back(&self) -> Option<GivenBack> {
+        self.inner.given_back()
     }
 
     pub(crate) fn breaker(&self) -> &Breaker {
@@ -97,16 +107,20 @@ impl Failover {
 
     /// Asks when the breaker or local counts have a say.
     #[inline(never)]
-    fn ask_with_care(&self, checks: &[Check<'_>]) -> Asked {
+    fn ask_with_care(&self, checks: &[Check<'_>], care: Care) -> Asked {
         #[cfg(feature = "memory")]
         if let Some(left) = self.fallback.local.do_here(checks) {
-            return self.ask_if_admitted(&left);
+            return self.ask_if_admitted(&left, care);
         }
-        self.ask_if_admitted(checks)
+        self.ask_if_admitted(checks, care)
     }
 
-    fn ask_if_admitted(&self, checks: &[Check<'_>]) -> Asked {
-        match Breaker::admit(&self.breaker) {
+    fn ask_if_admitted(&self, checks: &[Check<'_>], care: Care) -> Asked {
+        let regardless = || match care {
+            Care::Usual => None,
+            Care::Regardless => Some(Admission::Pass(Pass::regardless())),
+        };
+        match Breaker::admit(&self.breaker).or_else(regardless) {
             Some(admission) => {
                 let answer = self.inner.ask(checks);
                 self.later_or_otherwise(checks, admission, answer)
@@ -189,13 +203,24 @@ impl Failover {
 /// The decisions, or the future of them.
 type Asked = Result<Decisions, Pin<Box<PendingDecisions>>>;
 
+/// Whether a store that is left alone is asked.
+#[derive(Clone, Copy)]
+enum Care {
+    Usual,
+    Regardless,
+}
+
 impl Store for Failover {
     /// Always answers `Ok`: an error becomes each check's own failure mode.
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        match self.ask_and_read(checks, Decisions::clone) {
-            Ok(decisions) => Answer::Ready(Ok(decisions)),
-            Err(pending) => Answer::Pending(pending),
-        }
+        answer_of(self.ask_and_read(checks, Decisions::clone))
+    }
+}
+
+fn answer_of(asked: Asked) -> Answer {
+    match asked {
+        Ok(decisions) => Answer::Ready(Ok(decisions)),
+        Err(pending) => Answer::Pending(pending),
     }
 }
 

@@ -1,24 +1,24 @@
 //! How permits are given back: in order within an account, concurrently across accounts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use super::account::Returned;
 use super::shared::Shared;
 use crate::caught::caught;
 use crate::store::deadline::within;
 use crate::store::owned::{OwnedCheck, of_each, question};
-use crate::store::{Answer, Check, PendingAnswer, Store};
+use crate::store::{Answer, Check, PendingAnswer, Store, Tries, UnderWay};
 
 /// How many accounts give back at once: enough for thousands within a second, and few compared to
 /// the questions of requests.
 const MOST_AT_ONCE: usize = 16;
 
-/// The round trips that give back an account's permits, in this order.
-type Trips = Vec<PendingAnswer>;
+/// What gives back an account's permits, in this order: each check with its round trip.
+type Trips = Vec<(OwnedCheck, PendingAnswer)>;
 
 impl<S: Store> Shared<S> {
     /// Gives back what an account has returned, without waiting for the answers.
@@ -37,10 +37,16 @@ impl<S: Store> Shared<S> {
         }
         // Without a runtime, the permits come back with time.
         let runtime = Handle::try_current().ok()?;
-        let (on_its_way, deadline) = (self.under_way.begin(), self.deadline);
+        let giving_back = GivingBack {
+            under_way: self.under_way.clone(),
+            deadline: self.deadline,
+            shared: Weak::clone(&self.this),
+        };
+        let mut on_its_way = self.under_way.begin();
         Some(runtime.spawn(async move {
-            beside_each_other(accounts, deadline).await;
-            drop(on_its_way);
+            if giving_back.beside_each_other(accounts).await {
+                on_its_way.arrived();
+            }
         }))
     }
 
@@ -67,14 +73,18 @@ impl<S: Store> Shared<S> {
 
     /// Asks the store now, so that the answers can be awaited after `self` is gone.
     fn trips(&self, accounts: impl IntoIterator<Item = Returned>) -> Vec<Trips> {
-        // A store that panics has given nothing back. The permits of other accounts go back.
-        let trip = |owned: OwnedCheck| match caught(|| self.inner.ask(&[owned.check()]))? {
-            Answer::Pending(answer) => Some(answer),
-            Answer::Ready(_) => None,
-        };
+        let trip = |owned: OwnedCheck| self.trip(&owned).map(|trip| (owned, trip));
         let trips = |returned: Returned| returned.into_iter().filter_map(trip).collect();
         let accounts = accounts.into_iter().map(trips);
         accounts.filter(|trips: &Trips| !trips.is_empty()).collect()
+    }
+
+    fn trip(&self, owned: &OwnedCheck) -> Option<PendingAnswer> {
+        // A store that panics has given nothing back. The permits of other accounts go back.
+        match caught(|| self.inner.ask(&[owned.check()]))? {
+            Answer::Pending(answer) => Some(answer),
+            Answer::Ready(_) => None,
+        }
     }
 }
 
@@ -83,24 +93,64 @@ pub(super) fn if_any(returned: Returned) -> Option<Returned> {
     (!returned.is_empty()).then_some(returned)
 }
 
-/// A failure of one account does not hold up the others.
-async fn beside_each_other(accounts: Vec<Trips>, deadline: Duration) {
-    let mut under_way = JoinSet::new();
-    for trips in accounts {
-        if under_way.len() == MOST_AT_ONCE {
-            under_way.join_next().await;
-        }
-        under_way.spawn(one_after_the_other(trips, deadline));
-    }
-    while under_way.join_next().await.is_some() {}
+/// How a task gives permits back. While the limiter is flushed, it asks again if the store surely
+/// has not taken them back.
+struct GivingBack<S: Store> {
+    under_way: UnderWay,
+    deadline: Duration,
+    shared: Weak<Shared<S>>,
 }
 
-/// With `gcra` and the buckets, an earlier batch can be given back only after the later ones. If
-/// one fails, the rest comes back with time.
-async fn one_after_the_other(trips: Trips, deadline: Duration) {
-    for trip in trips {
-        if !matches!(within(deadline, trip).await, Some(Ok(_))) {
-            return;
+impl<S: Store> GivingBack<S> {
+    /// A failure of one account does not hold up the others. Returns whether the store has all of
+    /// it.
+    async fn beside_each_other(self, accounts: Vec<Trips>) -> bool {
+        let this = Arc::new(self);
+        let (mut under_way, mut are_all_back) = (JoinSet::new(), true);
+        for trips in accounts {
+            if under_way.len() == MOST_AT_ONCE {
+                are_all_back &= is_back(under_way.join_next().await);
+            }
+            under_way.spawn(Arc::clone(&this).one_after_the_other(trips));
+        }
+        while !under_way.is_empty() {
+            are_all_back &= is_back(under_way.join_next().await);
+        }
+        are_all_back
+    }
+
+    /// With `gcra` and the buckets, an earlier batch can be given back only after the later ones.
+    /// If one fails, the rest comes back with time.
+    async fn one_after_the_other(self: Arc<Self>, trips: Trips) -> bool {
+        for (check, trip) in trips {
+            if !self.is_given_back(&check, trip).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn is_given_back(&self, check: &OwnedCheck, mut trip: PendingAnswer) -> bool {
+        let mut tries = Tries::while_flushed();
+        loop {
+            match within(self.deadline, trip).await {
+                Some(Ok(_)) => return true,
+                Some(Err(error)) if !error.kind().may_have_counted() => {}
+                // Giving back twice would create permits.
+                Some(Err(_)) | None => return false,
+            }
+            if !tries.next(&self.under_way).await {
+                return false;
+            }
+            let shared = self.shared.upgrade();
+            match shared.and_then(|shared| shared.trip(check)) {
+                Some(again) => trip = again,
+                None => return false,
+            }
         }
     }
+}
+
+fn is_back(joined: Option<Result<bool, JoinError>>) -> bool {
+    matches!(joined, Some(Ok(true)))
 }

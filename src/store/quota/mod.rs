@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use self::account::{Account, Spent};
 use self::change::{Change, is_change};
 use self::shared::Shared;
-use super::{Answer, Check, Recovered, Store, UnderWay};
+use super::{Answer, Check, GivenBack, Recovered, Store, UnderWay};
 use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions};
 use crate::time::{Clock, SinceStart};
@@ -41,7 +41,7 @@ impl<S: Store> Leased<S> {
     }
 
     fn with_clock(inner: S, deadline: Duration, under_way: UnderWay, clock: impl Clock) -> Self {
-        Self(Arc::new(Shared::new(inner, deadline, under_way, clock)))
+        Self(Shared::new(inner, deadline, under_way, clock))
     }
 
     /// Gives back all permits held in advance, and those in flight when they arrive. Later requests
@@ -147,6 +147,10 @@ impl<S: Store> Store for Leased<S> {
 
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
         self.0.inner.remembered(checks)
+    }
+
+    fn given_back(&self) -> Option<GivenBack> {
+        self.0.inner.given_back()
     }
 
     fn fails_in_parts(&self) -> bool {

@@ -22,30 +22,34 @@ impl<S: Store> Shared<S> {
             action: Action::take(refill.permits),
             ..*check
         };
-        let batch = BatchInFlight {
+        let mut batch = BatchInFlight {
             key: check.policy_fingerprint(),
             check: OwnedCheck::of(&check),
             refill,
             sent: this.clock.now(),
             shared: Arc::clone(this),
-            _on_its_way: this.under_way.begin(),
+            on_its_way: this.under_way.begin(),
         };
         match this.inner.ask(&[check]) {
-            Answer::Ready(answer) => batch.unneeded(&answer),
+            Answer::Ready(answer) => {
+                batch.on_its_way.arrived();
+                batch.unneeded(&answer);
+            }
             Answer::Pending(answer) => {
                 // Without a runtime there are no batches.
-                if let Ok(runtime) = Handle::try_current() {
-                    runtime.spawn(async move {
-                        // A change that has begun since would reach the store first.
-                        if !batch.is_wanted() {
-                            return;
-                        }
-                        let answer = within(batch.shared.deadline, answer).await;
-                        if let Some(answer) = answer {
-                            batch.arrived(&answer);
-                        }
-                    });
-                }
+                let Ok(runtime) = Handle::try_current() else {
+                    return batch.on_its_way.arrived();
+                };
+                runtime.spawn(async move {
+                    // A change that has begun since would reach the store first.
+                    if !batch.is_wanted() {
+                        return batch.on_its_way.arrived();
+                    }
+                    let answer = within(batch.shared.deadline, answer).await;
+                    if let Some(answer) = answer {
+                        batch.arrived(&answer);
+                    }
+                });
             }
         }
     }
@@ -66,7 +70,7 @@ struct BatchInFlight<S: Store> {
     sent: Micros,
     shared: Arc<Shared<S>>,
     /// Held until giving back this batch has begun, where it is given back.
-    _on_its_way: OnItsWay,
+    on_its_way: OnItsWay,
 }
 
 impl<S: Store> BatchInFlight<S> {
@@ -75,7 +79,10 @@ impl<S: Store> BatchInFlight<S> {
         self.shared.table.find(self.key, wants).unwrap_or(false)
     }
 
-    fn arrived(&self, answer: &Result<Decisions, StoreError>) {
+    fn arrived(&mut self, answer: &Result<Decisions, StoreError>) {
+        if !matches!(answer, Err(error) if error.kind().may_have_counted()) {
+            self.on_its_way.arrived();
+        }
         if let Ok(decisions) = answer
             && let [decision] = **decisions
         {

@@ -26,6 +26,8 @@ pub(super) struct Shared<S: Store> {
     pub(super) patience: Micros,
     /// What is taken and given back in the background.
     pub(super) under_way: UnderWay,
+    /// `None` once it is being dropped.
+    pub(super) this: Weak<Self>,
     /// The runtimes with a task that maintains the batches.
     pub(super) looked_after_on: Mutex<HashSet<Id>>,
 }
@@ -36,16 +38,17 @@ impl<S: Store> Shared<S> {
         deadline: Duration,
         under_way: UnderWay,
         clock: impl Clock,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
             inner,
             table: Table::new(),
             clock: Box::new(clock),
             deadline,
             patience: deadline.saturating_mul(2).into(),
             under_way,
+            this: Weak::clone(this),
             looked_after_on: Mutex::default(),
-        }
+        })
     }
 
     /// Makes sure that a task maintains the batches for as long as there are any. Must be called on

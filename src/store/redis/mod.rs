@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::deny_cache::denials::Denials;
-use super::{Answer, Check, Recovered, Store};
+use super::{Answer, Check, GivenBack, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::per_thread::Spread;
@@ -333,6 +333,13 @@ impl Store for RedisStore {
 
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
         self.denials.as_ref()?.recall(checks)
+    }
+
+    fn given_back(&self) -> Option<GivenBack> {
+        // Only in a cluster does it give back by itself.
+        let server = self.server();
+        let flush = || -> GivenBack { Box::pin(server.under_way().flush().is_done()) };
+        server.is_cluster().then(flush)
     }
 
     fn fails_in_parts(&self) -> bool {

@@ -20,7 +20,7 @@ use crate::error::StoreError;
 use crate::key::Subject;
 use crate::per_thread::{Spread, SpreadRef};
 use crate::store::deny_cache::noted::Noted;
-use crate::store::{Check, PendingAnswer, Recovered};
+use crate::store::{Check, PendingAnswer, Recovered, UnderWay};
 use crate::time::{Clock, Micros};
 
 /// The servers, without the deny cache. Clones share the connections.
@@ -34,6 +34,8 @@ pub(super) struct Shared {
     trips: Trips,
     in_flight: InFlight,
     waits: Waits,
+    /// What is given back without anybody waiting for it.
+    under_way: UnderWay,
 }
 
 /// The trips that questions of each kind share.
@@ -67,6 +69,7 @@ impl Server {
             trips: Trips::default(),
             in_flight,
             waits,
+            under_way: UnderWay::default(),
         })
     }
 
@@ -93,6 +96,10 @@ impl Server {
 
     pub(super) fn waits(&self) -> Waits {
         self.0.waits
+    }
+
+    pub(super) fn under_way(&self) -> &UnderWay {
+        &self.0.under_way
     }
 
     pub(super) fn trips(&self) -> &Trips {

@@ -50,6 +50,15 @@ impl Pass {
         }
     }
 
+    /// The pass of a question that is asked whatever the state: its answer changes nothing.
+    pub(super) fn regardless() -> Self {
+        Self {
+            // No change of state ever gets there.
+            epoch: u64::MAX,
+            is_probe: false,
+        }
+    }
+
     pub(super) fn is_probe(&self) -> bool {
         self.is_probe
     }

@@ -1,11 +1,22 @@
 //! What a process gives back before it ends.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use futures_util::future::join;
+use tokio::time::{Instant, sleep};
 
 use super::fleet::{DEADLINE, Fleet, ask_for_a_batch, in_hand};
 use super::{warm_up, windowed};
+use crate::store::Store;
+use crate::store::quota::Leased;
+
+/// As the limiter does it.
+async fn flushed<S: Store>(process: &Leased<S>) -> bool {
+    let flush = process.0.under_way.flush();
+    process.give_back_all();
+    flush.is_done().await
+}
 
 #[tokio::test(start_paused = true)]
 async fn flush_gives_back_all_that_is_held_and_a_later_question_takes_more() {
@@ -17,8 +28,7 @@ async fn flush_gives_back_all_that_is_held_and_a_later_question_takes_more() {
         assert!(fleet.look(subject).remaining() < 9_900);
     }
     *way.there.lock().unwrap() = DEADLINE / 2;
-    process.give_back_all();
-    process.0.under_way.is_over().await;
+    assert!(flushed(&process).await);
     for subject in &subjects {
         assert_eq!(fleet.look(subject).remaining(), 9_900);
         assert!(in_hand(&process, subject, 1).is_none());
@@ -35,9 +45,38 @@ async fn a_batch_in_flight_is_waited_for_and_given_back() {
     let subject = windowed();
     let began = Instant::now();
     let asked = ask_for_a_batch(&process, &way, &subject).await;
-    process.give_back_all();
-    process.0.under_way.is_over().await;
+    assert!(flushed(&process).await);
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);
     assert_eq!(began.elapsed(), DEADLINE);
     asked.join_all().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_store_is_gone_flush_tries_again_to_give_back() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subject = windowed();
+    warm_up(&process, &subject, 100).await;
+    assert!(fleet.look(&subject).remaining() < 9_900);
+    way.fails.store(true, Ordering::SeqCst);
+    let comes_back = async {
+        sleep(10 * DEADLINE).await;
+        way.fails.store(false, Ordering::SeqCst);
+    };
+    let (is_flushed, ()) = join(flushed(&process), comes_back).await;
+    assert!(is_flushed);
+    assert_eq!(fleet.look(&subject).remaining(), 9_900);
+}
+
+/// They may have been given back, which must not happen twice.
+#[tokio::test(start_paused = true)]
+async fn flush_tells_that_it_does_not_know_what_became_of_permits() {
+    let fleet = Fleet::new();
+    let (process, way) = fleet.process();
+    let subject = windowed();
+    warm_up(&process, &subject, 100).await;
+    way.is_cut.store(true, Ordering::SeqCst);
+    let began = Instant::now();
+    assert!(!flushed(&process).await);
+    assert_eq!(began.elapsed(), DEADLINE);
 }

@@ -48,17 +48,26 @@ impl GivingBack {
             return None;
         }
         let runtime = Handle::try_current().ok()?;
+        let mut on_its_way = self.server.under_way().begin();
         Some(go_on(&runtime, async move {
             if self.is_done().await {
-                return;
+                return on_its_way.arrived();
             }
+            let all = self.checks.len();
             self.checks.retain(|check| ends_lease(check));
+            let are_all = self.checks.len() == all;
             if !self.checks.is_empty() {
-                tokio::spawn(self.end_leases());
+                tokio::spawn(async move {
+                    self.end_leases().await;
+                    if are_all {
+                        on_its_way.arrived();
+                    }
+                });
             }
         }))
     }
 
+    /// Until the node says that it has done so, or they have lapsed.
     async fn end_leases(self) {
         let lives = self
             .checks
@@ -66,7 +75,7 @@ impl GivingBack {
             .filter_map(|check| check.algorithm.lease());
         let life = lives.max().unwrap_or_default().to_duration();
         let mut tries = Tries::to_end_leases(life);
-        while tries.next().await && !self.is_done().await {}
+        while tries.next(self.server.under_way()).await && !self.is_done().await {}
     }
 
     /// Tries once. Returns whether the node says that it has done it.
