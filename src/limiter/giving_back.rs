@@ -59,7 +59,7 @@ impl Step<'_> {
             Action::Charge(_) => decision.is_local(),
             action => action
                 .receipt()
-                .is_some_and(|receipt| receipt.taken_of == Origin::LocalShare),
+                .is_some_and(|receipt| receipt.taken_of != Origin::Store),
         };
         match is_done_here {
             true => Next::Done,

@@ -55,7 +55,7 @@ impl Limiter {
     pub async fn flush(&self) -> bool {
         let flush = self.0.under_way.flush();
         (self.0.give_back_batches)();
-        let own = flush.is_done();
+        let own = flush.done();
         let stores = self.0.store.given_back();
         // Twice the deadline: after the answer to an abandoned question or batch, what it took
         // is still given back.

@@ -98,7 +98,7 @@ impl Drop for OnItsWay {
 
 impl Flush {
     /// Waits until nothing is in flight. Returns whether all of it has reached the store.
-    pub(crate) async fn is_done(self) -> bool {
+    pub(crate) async fn done(self) -> bool {
         self.under_way.count.closed().await;
         self.under_way.lost() == self.lost_before
     }

@@ -338,7 +338,7 @@ impl Store for RedisStore {
     fn given_back(&self) -> Option<GivenBack> {
         // Only in a cluster does it give back by itself.
         let server = self.server();
-        let flush = || -> GivenBack { Box::pin(server.under_way().flush().is_done()) };
+        let flush = || -> GivenBack { Box::pin(server.under_way().flush().done()) };
         server.is_cluster().then(flush)
     }
 

@@ -15,7 +15,7 @@ use crate::store::quota::Leased;
 async fn flushed<S: Store>(process: &Leased<S>) -> bool {
     let flush = process.0.under_way.flush();
     process.give_back_all();
-    flush.is_done().await
+    flush.done().await
 }
 
 #[tokio::test(start_paused = true)]
