@@ -134,9 +134,9 @@ impl Limiter {
     /// [`Key::missing`].
     ///
     /// **Any other key is another subject**, about which there may be nothing to forget; that is no
-    /// error. So `reset("user", 7)` does nothing for user 7 of an `Extension`, while
-    /// `reset("user", Key::user(7))` does: a text or a number alone is what
-    /// [`Host`](crate::Host), a closure or [`check`](Self::check) was given as such.
+    /// error. So `reset("user", 7)` forgets nothing of user 7 under a policy by `Extension`, whose
+    /// key is `Key::user(7)`. A text or a number alone is the key of [`Host`](crate::Host), of a
+    /// closure that returns it, and of a [`check`](Self::check) with it.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tower_throttle::{
-    ClientAddr, Everybody, Extension, HOUR, Key, KeyExtractor, Limit, Peer, PeerAddr, Policy,
+    ClientAddr, Everybody, Extension, HOUR, KeyExtractor, Limit, Peer, PeerAddr, Policy,
     RequestHead,
 };
 

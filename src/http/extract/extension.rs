@@ -15,12 +15,12 @@ type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 /// without the extension is answered with 500 and an explanation, unless the policy says what to do
 /// [without a key](crate::Policy::on_missing_key).
 ///
-/// A text, a number or bytes are the id of a user, so the key is [`Key::user`] of it. Operations
-/// like [`Limiter::reset`](crate::Limiter::reset), an [`AccessList`](crate::AccessList) and the
-/// [operator](crate::Operator) have to be given that key, too: the id alone is another one. It keeps
-/// users apart from anything else with the same numbers or names: a list that refuses user 7 does
-/// not refuse order 7 under another policy. Whether the id is written as a number or as text makes
-/// no difference.
+/// A text, a number or bytes that a closure returns are the id of a user, so the key is
+/// [`Key::user`] of it. Operations like [`Limiter::reset`](crate::Limiter::reset) and an
+/// [`AccessList`](crate::AccessList) have to be given that key, too: the id alone is another one. It
+/// keeps users apart from anything else with the same numbers or names: a list that refuses user 7
+/// does not refuse order 7 under another policy. Whether the id is written as a number or as text
+/// makes no difference.
 ///
 /// ```
 /// use tower_throttle::{CheckError, Extension, Key, Limit, Limiter, MINUTE, Policy};
@@ -75,7 +75,8 @@ pub struct Extension<T> {
 
 impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
     /// Makes the key that the extension itself is converted into, whatever kind of key that is. So
-    /// a value of this type is the same key in requests, operations and lists.
+    /// a value of this type is the same key in requests, operations and lists. Let the conversion
+    /// make a [`Key::user`], by which files and operators name a user.
     ///
     /// ```
     /// use tower_throttle::{AccessList, Extension, Key, Limit, MINUTE, Policy};
