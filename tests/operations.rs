@@ -11,9 +11,9 @@ use support::limits::{every, in_time};
 use support::on_every_store;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    Answer, Check, CheckError, DAY, Decision, FailureMode, HOUR, Header, Key, Limit, Limiter,
-    MINUTE, MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, RequestHead, SECOND, Store,
-    StoreError, StoreErrorKind,
+    Answer, Check, CheckError, Clock, DAY, Decision, FailureMode, HOUR, Header, Key, Limit,
+    Limiter, MINUTE, MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, RequestHead, SECOND,
+    Store, StoreError, StoreErrorKind,
 };
 
 on_every_store! {
@@ -31,6 +31,7 @@ on_every_store! {
     operations_leave_other_keys_and_policies_alone
     a_secret_makes_keys_of_its_own
     an_unknown_policy_is_an_error
+    a_receipt_tells_the_instant_of_what_can_be_given_back_and_no_other
 }
 
 /// A limiter with a policy for each of these limits, named after them.
@@ -134,6 +135,17 @@ async fn a_credit_gives_back_no_more_than_was_taken(bench: &Bench) {
         let credited = limiter.credit(name, "alice", 5).await.unwrap();
         assert_untouched(&credited, 10, name);
         assert_had(&limiter, name, 10).await;
+    }
+}
+
+async fn a_receipt_tells_the_instant_of_what_can_be_given_back_and_no_other(bench: &Bench) {
+    let limiter = limiter_of(bench, every(10, MINUTE));
+    for (name, _) in every(10, MINUTE) {
+        let taken_at = |decision: &Decision| decision.receipt().taken_at();
+        let spent = limiter.check(name, "alice").await.unwrap();
+        assert_eq!(taken_at(&spent), None, "{name}");
+        let held = limiter.hold(name, "alice").await.unwrap();
+        assert_eq!(taken_at(held.decision()), Some(bench.clock.now()), "{name}");
     }
 }
 

@@ -78,8 +78,8 @@ pub struct Take {
     /// The lease that holds them, for an algorithm that has leases. All permits without one are
     /// held together until they lapse, a whole life after the last was taken.
     pub lease: Option<LeaseId>,
-    /// Whether nobody is going to give them back by their [`Receipt`], which then says nothing: a
-    /// store need not tell when they were taken, which is cheaper.
+    /// Whether nobody is going to give them back by their [`Receipt`], which then says
+    /// [nothing](Receipt::taken_at): a store need not tell when they were taken, which is cheaper.
     pub is_final: bool,
 }
 

@@ -69,9 +69,11 @@ pub(crate) enum Origin {
 }
 
 impl Receipt {
-    /// When the permits were taken, on the store's clock.
-    pub fn taken_at(&self) -> Micros {
-        self.at
+    /// The instant of the decision, on the store's clock. `None` if nobody is going to give back
+    /// what it has taken, as with [`Limiter::check`](crate::Limiter::check): the store is not asked
+    /// for it [then](crate::algorithm::Take::is_final).
+    pub fn taken_at(&self) -> Option<Micros> {
+        (!self.at.is_zero()).then_some(self.at)
     }
 }
 

@@ -162,7 +162,7 @@ async fn a_credit_of_what_was_taken_undoes_it(bench: &Bench) {
         let taken = bench.ask(limit, 3).await;
         assert!(taken.is_allowed());
         let given_back = bench
-            .act(limit, credit(3, Some(taken.receipt().taken_at())))
+            .act(limit, credit(3, taken.receipt().taken_at()))
             .await;
         assert_eq!(given_back.remaining(), before.remaining(), "{limit:?}");
         bench.advance(2 * MINUTE);
@@ -183,14 +183,14 @@ async fn a_credit_never_revives_an_ended_window(bench: &Bench) {
         bench.advance(taken.reset_after());
         let untouched = bench.ask(limit, 0).await;
         let late = bench
-            .act(limit, credit(5, Some(taken.receipt().taken_at())))
+            .act(limit, credit(5, taken.receipt().taken_at()))
             .await;
         assert_eq!(late.remaining(), untouched.remaining());
         assert!(late.reset_after().is_zero(), "{limit:?}");
 
         let others = bench.ask(limit, 3).await;
         let late = bench
-            .act(limit, credit(5, Some(taken.receipt().taken_at())))
+            .act(limit, credit(5, taken.receipt().taken_at()))
             .await;
         assert_eq!(late.remaining(), others.remaining(), "{limit:?}");
         assert_eq!(late.reset_after(), others.reset_after(), "{limit:?}");
@@ -204,7 +204,7 @@ async fn no_more_is_credited_than_was_taken(bench: &Bench) {
     for limit in every_algorithm(9, MINUTE) {
         let taken = bench.ask(limit, 4).await.receipt().taken_at();
         for (permits, left) in [(3, 8), (3, 9), (3, 9)] {
-            let given_back = bench.act(limit, credit(permits, Some(taken))).await;
+            let given_back = bench.act(limit, credit(permits, taken)).await;
             assert_eq!(given_back.remaining(), left, "{limit:?}");
         }
         bench.advance(2 * MINUTE);

@@ -120,7 +120,7 @@ async fn a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_b
     let taken = bench.ask(long, 3).await;
     bench.advance(SECOND);
     let left = bench
-        .act(short, credit(3, Some(taken.receipt().taken_at())))
+        .act(short, credit(3, taken.receipt().taken_at()))
         .await;
     assert_eq!(left.remaining(), 10);
     assert_eq!(left.reset_after(), Duration::ZERO);
@@ -144,7 +144,7 @@ async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench
     let _ = bench.ask(long, 3).await;
     bench.advance(30 * SECOND);
     let _ = bench
-        .act(short, credit(1, Some(taken.receipt().taken_at())))
+        .act(short, credit(1, taken.receipt().taken_at()))
         .await;
     assert_eq!(bench.ask(long, 0).await.remaining(), 6);
 }
@@ -155,9 +155,7 @@ async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench
     bench.advance(40 * SECOND);
     let taken = bench.ask(short, 1).await;
     bench.advance(20 * SECOND);
-    let left = bench
-        .act(long, credit(1, Some(taken.receipt().taken_at())))
-        .await;
+    let left = bench.act(long, credit(1, taken.receipt().taken_at())).await;
     assert_eq!(left.remaining(), 10);
     assert_eq!(left.reset_after(), Duration::ZERO);
 }
@@ -170,7 +168,7 @@ async fn without_the_newest_time_may_stand_still_earlier_and_more_count(bench: &
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
     bench.clock.step_back(2 * MINUTE - SECOND);
     let left = bench
-        .act(short, credit(3, Some(taken.receipt().taken_at())))
+        .act(short, credit(3, taken.receipt().taken_at()))
         .await;
     assert_eq!(left.remaining(), 8);
     assert_eq!(bench.ask(short, 0).await.remaining(), 8);
@@ -188,7 +186,7 @@ async fn permits_are_known_by_their_instant_while_they_are_among_the_newest_32(b
             let _ = bench.ask(limit, 1).await;
         }
         let left = bench
-            .act(limit, credit(1, Some(taken.receipt().taken_at())))
+            .act(limit, credit(1, taken.receipt().taken_at()))
             .await
             .remaining();
         assert_eq!(left, 100 - others - 1);

@@ -139,7 +139,7 @@ async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench
     bench.advance(30 * SECOND);
     let _ = bench.ask(long, 3).await;
     bench.advance(36 * SECOND);
-    let back = credit(1, Some(taken.receipt().taken_at()));
+    let back = credit(1, taken.receipt().taken_at());
     let _ = bench.act(short, back).await;
     assert_eq!(bench.ask(long, 0).await.remaining(), 6);
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
@@ -154,7 +154,7 @@ async fn a_shorter_window_gives_back_at_most_what_it_counts_up_to_the_instant(be
     bench.advance(30 * SECOND);
     let _ = bench.ask(long, 3).await;
     // One was taken then, and the two before it have lapsed by the shorter window.
-    let back = credit(2, Some(taken.receipt().taken_at()));
+    let back = credit(2, taken.receipt().taken_at());
     assert_eq!(bench.act(short, back).await.remaining(), 7);
     assert_eq!(bench.ask(long, 0).await.remaining(), 5);
 }
@@ -166,7 +166,7 @@ async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench
     bench.advance(40 * SECOND);
     let taken = bench.ask(short, 1).await;
     bench.advance(26 * SECOND);
-    let back = credit(1, Some(taken.receipt().taken_at()));
+    let back = credit(1, taken.receipt().taken_at());
     let left = bench.act(long, back).await;
     assert_eq!(left.remaining(), 10);
     assert_eq!(left.reset_after(), Duration::ZERO);

@@ -98,7 +98,7 @@ async fn every_action_that_writes_sets_the_expiry() {
             },
             Action::Credit {
                 permits: 1,
-                taken_at: Some(first.taken_at()),
+                taken_at: first.taken_at(),
             },
             Action::Renew(lease(1)),
             Action::Release(lease(1)),

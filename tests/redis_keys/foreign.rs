@@ -186,7 +186,7 @@ fn actions() -> [Action; 9] {
         Action::spend(1),
         Action::Charge(1),
         credit(None),
-        credit(Some(Receipt::default().taken_at())),
+        credit(Some(Micros::ZERO)),
         Action::Cancel {
             permits: 1,
             receipt: Receipt::default(),

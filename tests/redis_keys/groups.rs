@@ -150,7 +150,7 @@ async fn a_reset_charge_or_credit_changes_one_policy_of_a_group_alone() {
         let refund = |permits, receipt| Action::Refund { permits, receipt };
         for (action, of_a) in [
             (credit(1, None), 7),
-            (credit(1, Some(receipt.taken_at())), 8),
+            (credit(1, receipt.taken_at()), 8),
             (Action::Charge(3), 5),
             (refund(1, receipt), 6),
             (Action::Reset, 10),

@@ -203,7 +203,7 @@ impl Act {
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit { permits, known } => Action::Credit {
                 permits,
-                taken_at: known.then(|| last.taken_at()),
+                taken_at: known.then(|| last.taken_at().unwrap_or_default()),
             },
             Self::Refund(permits) => Action::Refund {
                 permits,
