@@ -31,6 +31,9 @@ on_every_store! {
     outside_of_http_the_policys_own_limit_holds
     a_limit_that_makes_no_sense_is_the_servers_fault
     a_limit_of_another_algorithm_is_the_servers_fault
+    a_limit_chosen_to_be_nothing_denies_for_ever_and_takes_nothing
+    a_limit_of_nothing_may_give_way_to_a_chosen_one
+    a_reset_under_a_limit_of_nothing_forgets_what_chosen_limits_have_counted
 }
 
 /// Premium users have their own limit.
@@ -287,7 +290,7 @@ async fn a_limit_that_makes_no_sense_is_the_servers_fault(bench: &Bench) {
     let own = Limit::gcra(2, MINUTE);
     assert_eq!(
         refusal(bench, own, Limit::gcra(0, MINUTE)).await,
-        "policy \"user\": limit_by: limit: got 0, expected 1 to 4294967295"
+        "policy \"user\": limit_by: limit: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
     );
     assert_eq!(
         refusal(bench, own, Limit::gcra(1, Duration::ZERO)).await,
@@ -307,6 +310,69 @@ async fn a_limit_of_another_algorithm_is_the_servers_fault(bench: &Bench) {
         "policy \"user\": limit_by: got a limit of fixed_window, expected one of gcra as the \
          policy's own"
     );
+}
+
+async fn a_limit_chosen_to_be_nothing_denies_for_ever_and_takes_nothing(bench: &Bench) {
+    let two_rates = |most| Limit::fixed_window(most, MINUTE).and(10, 60 * MINUTE);
+    let of_several: [(&str, Make); 1] = [("two_rates", two_rates)];
+    for (name, limit) in AT_ONCE.into_iter().chain(of_several) {
+        let policy = tiers(limit(4), Limit::nothing());
+        let all = Policy::new("all", Limit::gcra(9, MINUTE));
+        let limiter = bench.limiter([all, policy]);
+        let site = Site::behind(&limiter).await;
+        let stored = bench.stored();
+        for _ in 0..3 {
+            let response = site.ask(name, "premium").await;
+            assert_eq!(response.status(), 429, "{name}");
+            let headers = response.headers();
+            assert!(!headers.contains_key("retry-after"), "{name}");
+            assert_eq!(told(headers, "ratelimit-policy"), "\"user\";q=0", "{name}");
+            assert_eq!(told(headers, "ratelimit"), "\"user\";r=0", "{name}");
+        }
+        assert_eq!(bench.stored(), stored, "{name}: no store was asked");
+        let untouched = limiter.peek("all", Key::everybody()).await.unwrap();
+        assert_eq!(untouched.remaining(), 9, "{name}");
+        // The others go on as before.
+        assert_eq!(site.ask(name, "basic").await.status(), 200, "{name}");
+        assert_eq!(site.ask(name, "premium").await.status(), 429, "{name}");
+        let _ = limiter.reset("all", Key::everybody()).await.unwrap();
+        let _ = limiter.reset("user", key(name)).await.unwrap();
+    }
+}
+
+async fn a_limit_of_nothing_may_give_way_to_a_chosen_one(bench: &Bench) {
+    for (name, limit) in AT_ONCE {
+        let limiter = bench.limiter([tiers(Limit::nothing(), limit(2))]);
+        let site = Site::behind(&limiter).await;
+        assert_eq!(site.ask(name, "basic").await.status(), 429, "{name}");
+        let served = site.ask(name, "premium").await;
+        assert_eq!(served.status(), 200, "{name}");
+        assert_eq!(site.ask(name, "basic").await.status(), 429, "{name}");
+    }
+    // Where its other rates count is known by the policy's own.
+    let two_rates = Limit::gcra(1, MINUTE).and(5, 60 * MINUTE);
+    let limiter = bench.limiter([tiers(Limit::nothing(), two_rates)]);
+    let site = Site::behind(&limiter).await;
+    assert_eq!(site.ask("alice", "premium").await.status(), 500);
+}
+
+async fn a_reset_under_a_limit_of_nothing_forgets_what_chosen_limits_have_counted(bench: &Bench) {
+    // A place is free as soon as its request has ended.
+    for (name, limit) in AT_ONCE
+        .into_iter()
+        .filter(|(name, _)| *name != "concurrency")
+    {
+        let limiter = bench.limiter([tiers(Limit::nothing(), limit(1))]);
+        let site = Site::behind(&limiter).await;
+        assert_eq!(site.statuses(name, "premium").await, [200, 429], "{name}");
+        let reset = limiter.reset("user", key(name)).await.unwrap();
+        assert!(
+            reset.is_allowed() && reset.store_failure().is_none(),
+            "{name}"
+        );
+        assert_eq!(reset.limit(), 0, "{name}");
+        assert_eq!(site.statuses(name, "premium").await, [200, 429], "{name}");
+    }
 }
 
 #[tokio::test]

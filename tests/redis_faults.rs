@@ -18,6 +18,8 @@ use tower_throttle::{
 
 /// Far longer than a decision takes here, far shorter than a test may take to notice a hang.
 const GENEROUS: Duration = Duration::from_secs(5);
+/// No lease may be shorter.
+const SHORTEST_LEASE: Duration = Duration::from_millis(150);
 
 /// One policy of each failure mode.
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
@@ -303,12 +305,15 @@ async fn the_documented_rights_suffice() {
         ("sliding_window", Limit::sliding_window(5, MINUTE)),
         ("sliding_counter", Limit::sliding_counter(5, MINUTE)),
         // Short, so that leases lapse.
-        ("concurrency", Limit::concurrency(5).lease(millisecond)),
+        ("concurrency", Limit::concurrency(5).lease(SHORTEST_LEASE)),
     ];
     let policies = limits.map(|(name, limit)| Policy::new(name, limit));
     let limiter = Limiter::builder(store).policies(policies);
     let limiter = limiter.timeout(GENEROUS).build().unwrap();
-    for _ in 0..40 {
+    let begun = Instant::now();
+    let mut round = 0;
+    while round < 40 || begun.elapsed() < 3 * SHORTEST_LEASE {
+        round += 1;
         for (name, _) in limits {
             let decision = limiter.check(name, "alice").await.unwrap();
             assert_eq!(decision.store_failure(), None, "{name}");

@@ -254,6 +254,11 @@ impl Algorithm {
         }
     }
 
+    /// Whether it remembers each request by itself.
+    pub(crate) fn is_log(&self) -> bool {
+        matches!(self.0, Which::SlidingLog(_))
+    }
+
     /// Whether its state is a text, which a store may keep together with others in one place.
     pub(crate) fn packs(&self) -> bool {
         !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))

@@ -7,43 +7,58 @@ use super::{
     sliding_counter, sliding_log, sliding_window, token_bucket,
 };
 use crate::error::ConfigError;
-use crate::limit::{Kind, Limit};
+use crate::limit::{Kind, Limit, SoundLimit};
 
 impl Algorithm {
-    /// One algorithm for each rate of a limit, in their order.
+    /// One algorithm for each rate of a limit, in their order; none for one that admits nothing.
     ///
     /// # Errors
     ///
     /// Those of a single rate; or says why these rates make no sense together.
     pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
         limit.refuse_rates_together()?;
+        if limit.is_nothing() {
+            limit.refuse_options_of_others()?;
+            return Ok(SmallVec::new());
+        }
         let each = limit.rates();
         each.map(|rate| Self::try_from(&rate)).collect()
+    }
+
+    /// One for each kind of limit, whatever its numbers: for what concerns a key by the algorithm's
+    /// name alone.
+    pub(crate) fn one_of_each_name() -> impl Iterator<Item = Self> {
+        let sound = Kind::ALL.map(SoundLimit::smallest);
+        sound.into_iter().map(|sound| Self::of(&sound))
+    }
+
+    fn of(sound: &SoundLimit) -> Self {
+        Self(match sound.kind {
+            Kind::Gcra => Which::Gcra(gcra::new(sound)),
+            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(sound)),
+            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(sound)),
+            Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(sound)),
+            Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(sound)),
+            Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(sound)),
+            Kind::SlidingCounter => {
+                Which::SlidingCounter(sliding_counter::SlidingCounter::new(sound))
+            }
+            Kind::Concurrency => Which::Concurrency(concurrency::Concurrency::new(sound)),
+        })
     }
 }
 
 impl TryFrom<&Limit> for Algorithm {
     type Error = ConfigError;
 
-    /// For a limit of one rate; [`Limit::rates`] takes others apart.
+    /// For a limit of one rate; [`Limit::rates`] takes others apart. Not for [`Limit::nothing`], which
+    /// no store is asked about.
     ///
     /// # Errors
     ///
     /// Names the field of the limit that is out of range, or that another algorithm has.
     fn try_from(limit: &Limit) -> Result<Self, ConfigError> {
-        let sound = limit.sound()?;
-        Ok(Self(match sound.kind {
-            Kind::Gcra => Which::Gcra(gcra::new(&sound)),
-            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(&sound)),
-            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(&sound)),
-            Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(&sound)),
-            Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(&sound)),
-            Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(&sound)),
-            Kind::SlidingCounter => {
-                Which::SlidingCounter(sliding_counter::SlidingCounter::new(&sound))
-            }
-            Kind::Concurrency => Which::Concurrency(concurrency::Concurrency::new(&sound)),
-        }))
+        limit.sound().map(|sound| Self::of(&sound))
     }
 }
 

@@ -13,9 +13,9 @@ use super::store::StoreChoice;
 use super::variable::{Environment, Hidden};
 use super::{Config, FileError, access, fixed, headers, policy, rate, routes, unsound};
 use crate::http::is_preflight;
-use crate::limiter::{DEFAULT_TIMEOUT, Limiter, Rules};
+use crate::limiter::{Limiter, Rules};
 use crate::policy::Policy;
-use crate::store::AlwaysAllow;
+use crate::store::{AlwaysAllow, DEFAULT_TIMEOUT};
 
 const FIELDS: Known = &[
     "store",
@@ -51,13 +51,18 @@ pub(super) fn read(
     let fields = Fields::of_file(text, table.get_ref(), FIELDS)?;
     // Before any field is missed: it may stand in a policy, where it has no place.
     let tables = fields.policies("policy", policy::FIELDS)?;
+    let store = StoreChoice::read(&fields, environment)?;
+    let secret = secret(&fields, environment)?;
+    let headers = headers::read(&fields)?;
+    let rejection = RejectionChoice::read(&fields)?;
+    let timeout = timeout(&fields)?;
     let config = Config {
-        store: StoreChoice::read(&fields, environment)?,
-        secret: secret(&fields, environment)?,
-        headers: headers::read(&fields)?,
-        rejection: RejectionChoice::read(&fields)?,
-        timeout: timeout(&fields)?,
-        rules: rules(&fields, &tables, &in_code)?,
+        store,
+        secret,
+        headers,
+        rejection,
+        timeout,
+        rules: rules(&fields, &tables, timeout, &in_code)?,
         in_code,
     };
     // Last: an error in what is there says more than that something is not there.
@@ -94,10 +99,15 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
     Ok(timeout)
 }
 
-fn rules(fields: &Fields<'_>, tables: &[Fields<'_>], in_code: &InCode) -> Result<Rules, FileError> {
+fn rules(
+    fields: &Fields<'_>,
+    tables: &[Fields<'_>],
+    timeout: Duration,
+    in_code: &InCode,
+) -> Result<Rules, FileError> {
     let proxies = Proxies::read(fields)?;
     let mut rules = Rules::new()
-        .policies(policies(tables, &proxies, in_code)?)
+        .policies(policies(tables, &proxies, timeout, in_code)?)
         .policies(in_code.policies.iter().cloned())
         .deny(access::read(fields.get("deny"), &proxies, tables)?)
         .allow(access::read(fields.get("allow"), &proxies, tables)?);
@@ -118,12 +128,13 @@ fn rules(fields: &Fields<'_>, tables: &[Fields<'_>], in_code: &InCode) -> Result
 fn policies(
     tables: &[Fields<'_>],
     proxies: &Proxies,
+    timeout: Duration,
     in_code: &InCode,
 ) -> Result<Vec<Policy>, FileError> {
     let mut names = HashSet::new();
     let mut policies = Vec::with_capacity(tables.len());
     for table in tables {
-        policies.push(policy::read(table, proxies)?);
+        policies.push(policy::read(table, proxies, timeout)?);
         let Some(name) = table.get("name") else {
             continue;
         };

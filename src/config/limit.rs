@@ -60,9 +60,14 @@ pub(super) fn of_tier(tier: &Fields<'_>, policy: &Fields<'_>) -> Result<Limit, F
     let algorithm = policy.need("algorithm", "algorithm = \"gcra\"")?;
     let read = algorithm.choice(&ALGORITHMS)?;
     refuse_options_of_others(tier, algorithm.text("a string")?)?;
-    read(&LimitFields {
+    let limit = read(&LimitFields {
         amounts: tier,
         ways: policy,
+    })?;
+    // "0/s": whatever else is said stays, for when it is more again.
+    Ok(match limit.has_no_permits() {
+        true => Limit::nothing(),
+        false => limit,
     })
 }
 
@@ -130,7 +135,7 @@ fn sliding_window(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
 
 fn concurrency(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
     let at_once = fields.amounts.need("limit", "limit = 20")?;
-    let at_once = at_once.number("1 to 4294967295 requests at the same time, such as 20")?;
+    let at_once = at_once.number("0 to 4294967295 requests at the same time, such as 20")?;
     let limit = Limit::concurrency(at_once);
     Ok(match fields.ways.get("lease") {
         Some(lease) => limit.lease(time(&lease)?),
@@ -151,6 +156,11 @@ fn in_time(fields: &LimitFields<'_, '_>, make: Make) -> Result<Limit, FileError>
 fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration)>, FileError> {
     let one = |rate: &Field<'_>| {
         let (permits, period) = self::rate(rate)?;
+        if permits == 0 {
+            return Err(rate.refuse(
+                "a rate that admits nothing needs no others, write limit = \"0/s\" for all of them",
+            ));
+        }
         // Each by itself, so that an error has its own place.
         let limit_of_one = Algorithm::try_from(&make(permits, period));
         limit_of_one.map_err(|error| unsound::value(rate, error))?;

@@ -1,5 +1,7 @@
 //! `[[policy]]`: one table of the file as a `Policy`.
 
+use std::time::Duration;
+
 use super::counted::{self, Counted};
 use super::field::Field;
 use super::fields::{Fields, Known};
@@ -51,7 +53,12 @@ const OF_REQUESTS: Known = &[
 
 const LOCAL_FIELDS: Known = &["local"];
 
-pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, FileError> {
+/// `timeout` is how long a decision may take.
+pub(super) fn read(
+    fields: &Fields<'_>,
+    proxies: &Proxies,
+    timeout: Duration,
+) -> Result<Policy, FileError> {
     let name = fields.need("name", "name = \"client\"")?;
     let name = name.text("a string, such as \"client\"")?;
     let policy = Policy::new(name, limit::read(fields)?);
@@ -100,13 +107,27 @@ pub(super) fn read(fields: &Fields<'_>, proxies: &Proxies) -> Result<Policy, Fil
     {
         policy = policy.show_subject();
     }
-    // The limiter's own checks, here so that their errors have a place.
-    Limiter::new(AlwaysAllow, [policy.clone()]).map_err(|error| unsound::policy(fields, error))?;
+    refuse_unsound(fields, policy.clone(), timeout)?;
     let Some(tiers) = fields.get("tiers") else {
         return Ok(policy);
     };
-    let tiers = Tiers::read(&tiers, &policy, fields, proxies)?;
+    let tiers = Tiers::read(&tiers, &policy, fields, proxies, timeout)?;
     Ok(policy.limit_by(move |request, _| tiers.limit(request)))
+}
+
+/// The limiter's own checks, here so that their errors have a place.
+pub(super) fn refuse_unsound(
+    fields: &Fields<'_>,
+    policy: Policy,
+    timeout: Duration,
+) -> Result<(), FileError> {
+    let limiter = Limiter::builder(AlwaysAllow)
+        .timeout(timeout)
+        .policy(policy);
+    let sound = limiter.build();
+    sound
+        .map(drop)
+        .map_err(|error| unsound::policy(fields, error))
 }
 
 /// The requests to which a policy applies, and their keys.
@@ -181,7 +202,7 @@ mod tests {
     use crate::config::fields::Fields;
     use crate::config::proxies::Proxies;
     use crate::policy::ReadyPolicy;
-    use crate::store::{FailureMode, QuotaLease};
+    use crate::store::{DEFAULT_TIMEOUT, FailureMode, QuotaLease};
     use crate::time::{HOUR, MINUTE};
 
     fn policy_with(field: &str) -> ReadyPolicy {
@@ -193,8 +214,8 @@ mod tests {
         let file = Fields::of_file(&text, table.get_ref(), &["store", "policy"]).unwrap();
         let proxies = Proxies::read(&file).unwrap();
         let tables = file.policies("policy", super::FIELDS).unwrap();
-        let policy = super::read(&tables[0], &proxies).unwrap();
-        policy.ready(FailureMode::Allow).unwrap()
+        let policy = super::read(&tables[0], &proxies, DEFAULT_TIMEOUT).unwrap();
+        policy.ready(FailureMode::Allow, DEFAULT_TIMEOUT).unwrap()
     }
 
     #[test]

@@ -14,10 +14,10 @@ const UNITS: [(&str, Duration); 5] = [
     ("day", DAY),
 ];
 
-/// A number of permits in a time.
+/// A number of permits in a time; zero admits nothing.
 pub(super) fn rate(field: &Field<'_>) -> Result<(u32, Duration), FileError> {
     let expected = "permits in a period, such as \"100/min\" or \"5/15min\", \
-                    with 1 to 4294967295 permits and ms, s, min, h or day";
+                    with at most 4294967295 permits and ms, s, min, h or day";
     let parse = |text: &str| {
         let (permits, time) = text.split_once('/')?;
         // "/min" is short for "/1min".

@@ -2,18 +2,17 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::time::Duration;
 
 use super::field::Field;
 use super::fields::{Fields, Known};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
-use super::{FileError, key, limit, unsound};
+use super::{FileError, key, limit, policy};
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::limiter::Limiter;
 use crate::policy::Policy;
 use crate::request::{KeyExtractor, RequestHead};
-use crate::store::AlwaysAllow;
 
 const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
 
@@ -43,6 +42,7 @@ impl Tiers {
         policy: &Policy,
         fields: &Fields<'t>,
         proxies: &Proxies,
+        timeout: Duration,
     ) -> Result<Self, FileError> {
         let items = field.items().ok_or_else(|| no_table(field))?;
         if items.is_empty() {
@@ -55,7 +55,7 @@ impl Tiers {
             }
             let tier = item.table(FIELDS, EXPECTED)?;
             let limit = limit::of_tier(&tier, fields)?;
-            sound(&tier, policy, limit)?;
+            refuse_unsound(&tier, policy, limit, timeout)?;
             tiers.add(&tier, limit, fields, proxies)?;
         }
         Ok(tiers)
@@ -136,15 +136,16 @@ fn key_of<'t>(
 }
 
 /// The limiter's own checks of the policy with this limit, here so that their errors have a place.
-fn sound(tier: &Fields<'_>, policy: &Policy, limit: Limit) -> Result<(), FileError> {
+fn refuse_unsound(
+    tier: &Fields<'_>,
+    policy: &Policy,
+    limit: Limit,
+    timeout: Duration,
+) -> Result<(), FileError> {
     let own = policy.limit().rates().count();
-    if limit.rates().count() != own {
+    if !limit.is_nothing() && limit.rates().count() != own {
         let problem = format!("expected as many rates as the policy's own limit has: {own}");
         return Err(tier.need("limit", limit::A_RATE)?.refuse(problem));
     }
-    let policy = policy.clone().with_limit(limit);
-    let sound = Limiter::new(AlwaysAllow, [policy]);
-    sound
-        .map(drop)
-        .map_err(|error| unsound::policy(tier, error))
+    policy::refuse_unsound(tier, policy.clone().with_limit(limit), timeout)
 }

@@ -69,12 +69,13 @@ pub(super) fn value(field: &Field<'_>, error: ConfigError) -> FileError {
 }
 
 fn in_the_files_words(field: &'static str, expected: &str) -> (&'static str, String) {
+    let expected = expected.replace("`Limit::nothing()`", "limit = \"0/s\"");
     match field {
         length @ ("period" | "window") => ("limit", format!("a {length} of {expected}")),
         "limit" => ("limit", format!("{expected} permits")),
         // The library's method that adds a rate.
-        "and" => ("limit", expected.to_owned()),
-        field => (field, expected.to_owned()),
+        "and" => ("limit", expected),
+        field => (field, expected),
     }
 }
 

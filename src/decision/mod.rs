@@ -45,7 +45,7 @@ pub struct Decision {
 /// Identifies permits that were taken, to give them back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// When they were taken, on the store's clock.
+    /// When they were taken, on the store's clock; zero if it is not told.
     pub(crate) at: Micros,
     /// For an algorithm that supports waiting: the state after they were taken, which shows whether
     /// anybody has taken permits since. For a fixed window: its end.
@@ -85,7 +85,8 @@ pub enum Outcome {
     Allowed,
     /// It does not fit yet; [`Decision::retry_after`] says when it does.
     Denied,
-    /// It costs more than the limit can ever hold: waiting does not help.
+    /// It costs more than the limit can ever hold, or the limit [admits
+    /// nothing](crate::Limit::nothing): waiting does not help.
     NeverFits,
     /// The subject was denied too often and is banned; [`Decision::banned_for`] says how long.
     Banned,
@@ -137,7 +138,8 @@ impl Decision {
     }
 
     /// The time in which [`limit`](Self::limit) permits are given; zero for a
-    /// [concurrency](crate::Limit::concurrency) limit, which has none.
+    /// [concurrency](crate::Limit::concurrency) limit and for one that
+    /// [admits nothing](crate::Limit::nothing), which have none.
     pub fn window(&self) -> Duration {
         self.window.to_duration()
     }
@@ -235,6 +237,15 @@ impl Decision {
             is_remembered: false,
             is_from_batch: false,
         }
+    }
+
+    /// A decision on permits of [`Limit::nothing`](crate::Limit::nothing).
+    pub(crate) fn of_nothing(permits: u32) -> Self {
+        let outcome = match permits {
+            0 => Outcome::Allowed,
+            _ => Outcome::NeverFits,
+        };
+        Self::unasked(outcome, (0, Micros::ZERO))
     }
 
     /// The same decision by a policy that only counts: nobody is denied or delayed.

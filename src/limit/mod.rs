@@ -19,7 +19,7 @@ pub(crate) use self::words::Words;
 ///
 /// | field | range |
 /// |---|---|
-/// | `limit`, `burst`, `capacity` | 1 to 2^32 - 1 permits |
+/// | `limit`, `burst`, `capacity` | 1 to 2^32 - 1 permits; see [`Limit::nothing`] for none |
 /// | `period`, `window`, `lease` | 1 ms to 366 days, a whole number of microseconds |
 /// | `slices` | 1 to 1000 |
 /// | the time in which a whole `burst` or `capacity` comes back | at most 100 years |
@@ -34,11 +34,13 @@ pub(crate) use self::words::Words;
 /// | [`Limit::sliding_window`] | never more than `limit` in any window; permits come back up to one slice late | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
 /// | [`Limit::concurrency`] | never more than `limit` at the same time | one entry for each request in flight |
+/// | [`Limit::nothing`] | nothing | none |
 ///
 /// [`and`](Limit::and) adds further rates: 10 a second, but no more than 1000 an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    kind: Kind,
+    /// `None` admits nothing.
+    kind: Option<Kind>,
     rates: Rates,
     capacity: Option<u32>,
     aligned: bool,
@@ -58,6 +60,19 @@ pub(crate) enum Kind {
     SlidingWindow,
     SlidingCounter,
     Concurrency,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Gcra,
+        Self::TokenBucket,
+        Self::LeakyBucket,
+        Self::FixedWindow,
+        Self::SlidingLog,
+        Self::SlidingWindow,
+        Self::SlidingCounter,
+        Self::Concurrency,
+    ];
 }
 
 impl Limit {
@@ -119,6 +134,14 @@ impl Limit {
 
     /// At most `limit` permits in *any* interval of length `window`. It is exact, and stores one
     /// entry (about 15 bytes in Redis) for each admitted request.
+    ///
+    /// A limit by which one key could have more than a million entries is refused; a
+    /// [`sliding_window`](Self::sliding_window) takes little memory whatever its limit, and so does a
+    /// log if each request [costs](crate::Policy::cost) more. Where the cost of a request is read
+    /// from it or settled by its response, the number of entries is not known and there is no such
+    /// bound: if each cost a single permit, a limit of a hundred million would take 1.5 GB for each
+    /// key. A limit by number of requests beside
+    /// it, in the same limiter, bounds that.
     ///
     /// Permits that are [given back](crate::Policy::count_if) leave no trace. If more than 31
     /// requests were admitted since, the oldest permits are given back instead, which never admits
@@ -244,7 +267,45 @@ impl Limit {
         Self::of(Kind::Concurrency, limit, DEFAULT_LEASE)
     }
 
+    /// Admits nothing: for a plan that does not include something, or to close a route for a while.
+    ///
+    /// Every request is denied with 429 and without a time to retry
+    /// ([`Outcome::NeverFits`](crate::Outcome::NeverFits)). The process decides that by itself: no
+    /// store is asked, nothing is counted, also by the other policies of the same request, and no
+    /// failure mode has a say. A [`Penalty`](crate::Penalty) does not count these denials. It has no
+    /// options. Access lists and [modes](crate::Mode) apply as to any limit.
+    ///
+    /// [`Policy::limit_by`](crate::Policy::limit_by) may return it whatever the policy's own limit
+    /// is. If it is the policy's own, `limit_by` may return a limit of any algorithm, but of one
+    /// rate. Operations outside HTTP go by the policy's own limit, so there is nothing to
+    /// [charge](crate::Limiter::charge) or [credit](crate::Limiter::credit) then;
+    /// [`reset`](crate::Limiter::reset) forgets what a key has used under any algorithm.
+    ///
+    /// ```
+    /// use tower_throttle::{Key, Limit, LimitExtractor, MINUTE, Policy, RequestHead};
+    ///
+    /// struct ByPlan;
+    ///
+    /// impl LimitExtractor for ByPlan {
+    ///     fn limit(&self, request: &RequestHead<'_>, _: &Key) -> Option<Limit> {
+    ///         match request.headers.get("x-plan")?.as_bytes() {
+    ///             b"free" => Some(Limit::nothing()),
+    ///             _ => None,
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// let exports = Policy::new("exports", Limit::gcra(5, MINUTE)).limit_by(ByPlan);
+    /// ```
+    pub const fn nothing() -> Self {
+        Self::of_kind(None, 0, Duration::ZERO)
+    }
+
     const fn of(kind: Kind, permits: u32, period: Duration) -> Self {
+        Self::of_kind(Some(kind), permits, period)
+    }
+
+    const fn of_kind(kind: Option<Kind>, permits: u32, period: Duration) -> Self {
         Self {
             kind,
             rates: Rates::one(permits, period),
@@ -298,8 +359,9 @@ impl Limit {
     /// Sets how long a lease lives unless it is renewed, which happens every third of that time: by
     /// default 30 s. For [`concurrency`](Self::concurrency).
     ///
-    /// A shorter lease frees the places of a killed process earlier. It should be several times as
-    /// long as a decision may take, and longer than a process may ever stand still. It should also
+    /// A shorter lease frees the places of a killed process earlier. At least 150 ms, or three times
+    /// the limiter's [`timeout`](crate::LimiterBuilder::timeout) if that is less: a renewal has to be
+    /// answered before the lease lapses. It should be several times as long as a decision may take, and longer than a process may ever stand still. It should also
     /// be twice as long as an outage of the store that it is to survive: two thirds of it are left
     /// when it is renewed, and a renewal that fails is tried again every twelfth of it. An outage
     /// ends when the store is asked again: within a second of its return, or within 6 s after a

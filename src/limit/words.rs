@@ -16,8 +16,8 @@ impl fmt::Display for Limit {
         }
         // Options that hold for all rates.
         match self.kind {
-            Kind::FixedWindow if self.aligned => f.write_str(", aligned"),
-            Kind::SlidingWindow => {
+            Some(Kind::FixedWindow) if self.aligned => f.write_str(", aligned"),
+            Some(Kind::SlidingWindow) => {
                 write!(f, ", {} slices", self.slices.unwrap_or(DEFAULT_SLICES))
             }
             _ => Ok(()),
@@ -29,7 +29,10 @@ impl Limit {
     fn write_rate(&self, rate: &Said, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let permits = rate.permits;
         let period = Words(rate.period);
-        match self.kind {
+        let Some(kind) = self.kind else {
+            return f.write_str("nothing");
+        };
+        match kind {
             Kind::Gcra => {
                 write!(f, "{permits} in {period}")?;
                 let burst = rate.burst;
@@ -134,6 +137,7 @@ mod tests {
                 Limit::concurrency(20),
                 "20 at the same time, leases of 30 s",
             ),
+            (Limit::nothing(), "nothing"),
             (
                 Limit::concurrency(20).lease(10 * SECOND),
                 "20 at the same time, leases of 10 s",

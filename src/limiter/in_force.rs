@@ -2,6 +2,7 @@
 //! thread that watches a file, keeps neither the limiter nor its store alive.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 
@@ -16,18 +17,25 @@ use crate::store::{Enforced, FailureMode};
 /// The rules in force. A request is judged by the rules it finds, to its end.
 pub(crate) struct RulesInForce {
     rules: ArcSwap<ReadyRules>,
+    /// How long a decision may take: whether a policy makes sense depends on it.
+    timeout: Duration,
     changing: Mutex<()>,
     changes: Changes,
 }
 
 impl RulesInForce {
-    pub(super) fn new(rules: Rules, observers: Observers) -> Result<Self, ConfigError> {
-        let rules = rules.ready()?;
+    pub(super) fn new(
+        rules: Rules,
+        timeout: Duration,
+        observers: Observers,
+    ) -> Result<Self, ConfigError> {
+        let rules = rules.ready(timeout)?;
         let changes = Changes::new(observers);
         rules.changes_since(None, &changes);
         changes.tell();
         Ok(Self {
             rules: ArcSwap::from_pointee(rules),
+            timeout,
             changing: Mutex::new(()),
             changes,
         })
@@ -40,7 +48,7 @@ impl RulesInForce {
 
     /// See [`Limiter::replace`](super::Limiter::replace).
     pub(crate) fn replace(&self, rules: Rules) -> Result<(), ConfigError> {
-        let rules = rules.ready()?;
+        let rules = rules.ready(self.timeout)?;
         self.change(|changes| {
             let before = self.load();
             rules.succeed(&before);

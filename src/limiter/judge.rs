@@ -88,19 +88,6 @@ impl Limiter {
                 Err(reason) => return Err(Refusal::by(policy, reason)),
             };
             let subject = asks.subject;
-            let take = Take {
-                cost: asks.cost,
-                patience: policy.patience(request, &asks.judges.first),
-                lease: lease_for(&asks.judges.first, asks.cost),
-                is_final: true,
-            };
-            let action = Action::Take(take);
-            if policy.count_checks() == 1 {
-                let is_shadow = mode == Mode::Shadow;
-                checks.push(policy.check(0, subject, asks.judges.first, action, is_shadow));
-            } else {
-                checks.extend(policy.checks(subject, &asks.judges, action, mode));
-            }
             if let Some(shown) = asks.shown {
                 asked.shown.push((asked.each.len(), shown));
             }
@@ -108,13 +95,35 @@ impl Limiter {
                 position,
                 subject,
                 mode,
+                admits_nothing: asks.judges.is_none(),
             });
             asked.has_shadows |= mode == Mode::Shadow;
+            let Some(judges) = &asks.judges else {
+                asked.is_denied |= mode != Mode::Shadow;
+                continue;
+            };
+            let take = Take {
+                cost: asks.cost,
+                patience: policy.patience(request, &judges.first),
+                lease: lease_for(&judges.first, asks.cost),
+                is_final: true,
+            };
+            let action = Action::Take(take);
+            if policy.count_checks() == 1 {
+                let is_shadow = mode == Mode::Shadow;
+                checks.push(policy.check(0, subject, judges.first, action, is_shadow));
+            } else {
+                checks.extend(policy.checks(subject, judges, action, mode));
+            }
             asked.has_several_checks |= policy.count_checks() > 1;
-            asked.may_give_back |= policy.may_give_back(&asks.judges.first);
+            asked.may_give_back |= policy.may_give_back(&judges.first);
         }
-        if checks.is_empty() {
+        if asked.each.is_empty() {
             return Ok(Judging::by_nobody(read));
+        }
+        if asked.is_denied || checks.is_empty() {
+            let answers = checks.iter().map(Check::not_asked).collect();
+            return Ok(Judging::Done(asked.judged(self, None, &answers, read)));
         }
         // Made before asking, so that permits are given back even if the caller is gone by then.
         let may_give_back = asked.may_give_back;
@@ -140,7 +149,7 @@ impl Limiter {
         let mut taken = Box::new(Taken::asking(self.clone()));
         let is_policys_own = |check: &&Check<'_>| !check.algorithm.is_penalty();
         let mut own = checks.iter().filter(is_policys_own);
-        for policy in &asked.each {
+        for policy in asked.each.iter().filter(|policy| !policy.admits_nothing) {
             let policy = asked.policy(policy);
             taken.add(policy, own.by_ref().take(policy.count_rates()));
         }

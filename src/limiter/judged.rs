@@ -25,6 +25,8 @@ pub(super) struct Asked {
     pub(super) has_several_checks: bool,
     pub(super) has_shadows: bool,
     pub(super) may_give_back: bool,
+    /// Whether a policy denies that admits nothing, so that no store is asked.
+    pub(super) is_denied: bool,
 }
 
 /// One policy that applies to a request.
@@ -33,6 +35,8 @@ pub(super) struct AskedPolicy {
     pub(super) position: usize,
     pub(super) subject: Subject,
     pub(super) mode: Mode,
+    /// Whether the limit for this request admits nothing. It then has no checks.
+    pub(super) admits_nothing: bool,
 }
 
 impl Asked {
@@ -44,6 +48,7 @@ impl Asked {
             has_several_checks: false,
             has_shadows: false,
             may_give_back: false,
+            is_denied: false,
         }
     }
 
@@ -110,13 +115,16 @@ impl Asked {
 
     /// One decision for each policy, according to its mode; `None` if that is what the answers are.
     fn of_policies(&self, answers: &Decisions) -> Option<Decisions> {
-        if !self.has_several_checks && !self.has_shadows {
+        if !self.has_several_checks && !self.has_shadows && !self.is_denied {
             return None;
         }
         let mut each = answers.iter();
         let policies = self.each.iter();
         let decisions = policies.map(|asked| {
-            let decision = self.policy(asked).decision(&mut each);
+            let decision = match asked.admits_nothing {
+                true => Decision::of_nothing(1),
+                false => self.policy(asked).decision(&mut each),
+            };
             match asked.mode {
                 Mode::Shadow => decision.in_shadow(),
                 _ => decision,
@@ -133,7 +141,8 @@ impl Asked {
     ) -> impl Iterator<Item = (&'a Decision, &'a Decision)> + Clone {
         let mut next = 0;
         let policies = self.each.iter().zip(decisions.iter());
-        policies.flat_map(move |(asked, decision)| {
+        let with_rates = policies.filter(|(asked, _)| !asked.admits_nothing);
+        with_rates.flat_map(move |(asked, decision)| {
             let policy = self.policy(asked);
             let rates = &answers[next..next + policy.count_rates()];
             next += policy.count_checks();

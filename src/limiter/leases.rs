@@ -12,10 +12,7 @@ use super::Limiter;
 use super::quota::Quota;
 use super::renewals::Renewals;
 use crate::algorithm::{Action, Algorithm, LeaseId};
-use crate::store::{Check, TRIES_IN_A_LIFE};
-
-/// A lease is renewed when a third of its life is over.
-const RENEWALS_IN_A_LIFE: u32 = 3;
+use crate::store::{Check, RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE};
 
 /// A new lease for a question that costs this; `None` if it holds nothing that it would give back.
 #[inline]

@@ -51,8 +51,6 @@ mod under_way;
 mod waiting;
 mod warned;
 
-#[cfg(feature = "config")]
-pub(crate) use self::builder::DEFAULT_TIMEOUT;
 pub use self::builder::LimiterBuilder;
 pub(crate) use self::delay::Delay;
 pub use self::held::Held;
@@ -173,7 +171,7 @@ impl Limiter {
         } else {
             return None;
         };
-        Some(Decision::unasked(outcome, policy.algorithm.quota()))
+        Some(Decision::unasked(outcome, policy.quota()))
     }
 
     /// The same for a key that asks for permits: observers are told of a refusal.
@@ -210,9 +208,23 @@ impl Limiter {
 
     /// Carries out an action that is no question, whatever the policy's mode.
     async fn carry_out(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
+        if policy.algorithm.is_none() && action != Action::Reset {
+            return Decision::of_nothing(0);
+        }
         let store = &self.0.store;
         let answer = store.ask(&policy.own_checks(subject, action, Mode::Enforce));
-        policy.decision(&mut decisions(answer).await.iter())
+        let decisions = decisions(answer).await;
+        if policy.algorithm.is_some() {
+            return policy.decision(&mut decisions.iter());
+        }
+        let failed = |decision: &&Decision| decision.store_failure().is_some();
+        let nothing = Decision::of_nothing(0);
+        let failed = decisions.iter().find(failed).copied();
+        failed.map_or(nothing, |failed| Decision {
+            limit: nothing.limit,
+            window: nothing.window,
+            ..failed
+        })
     }
 
     fn subject(&self, key: &Key) -> Subject {

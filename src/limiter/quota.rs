@@ -42,25 +42,26 @@ impl Quota {
     /// The quota to charge for a request that has taken too few of them. It uses the rules in force:
     /// if the window has become longer since, the old limit would forget what others have used.
     pub(super) fn in_force<'a>(&'a self, rules: &ReadyRules) -> Cow<'a, Self> {
-        match rules.named(self.policy.id.name()) {
-            Ok(policy) if !Arc::ptr_eq(policy, &self.policy) && self.is_succeeded_by(policy) => {
-                Cow::Owned(Self {
-                    policy: Arc::clone(policy),
-                    algorithm: policy.algorithm,
-                    ..self.clone()
-                })
-            }
-            _ => Cow::Borrowed(self),
+        let now = rules.named(self.policy.id.name()).ok();
+        let now = now.filter(|policy| !Arc::ptr_eq(policy, &self.policy));
+        match now.and_then(|policy| Some((policy, self.successor(policy)?))) {
+            Some((policy, algorithm)) => Cow::Owned(Self {
+                policy: Arc::clone(policy),
+                algorithm,
+                ..self.clone()
+            }),
+            None => Cow::Borrowed(self),
         }
     }
 
-    /// Whether the policy's own limit now judges others where its predecessor's counted these
-    /// permits. Not so for a further rate, which is stored by its period, so no other window takes
+    /// The algorithm of the policy's own limit, if that now judges others where its predecessor's
+    /// counted these permits. Not so for a further rate, which is stored by its period, so no other window takes
     /// its place; nor for a limit chosen for the request, which has no successor.
-    fn is_succeeded_by(&self, policy: &ReadyPolicy) -> bool {
-        self.rate == 0
-            && self.algorithm == self.policy.algorithm
-            && self.algorithm.name() == policy.algorithm.name()
-            && self.policy.id.group() == policy.id.group()
+    fn successor(&self, policy: &ReadyPolicy) -> Option<Algorithm> {
+        let is_own = self.rate == 0 && self.policy.algorithm == Some(self.algorithm);
+        let is_same_place = |now: &Algorithm| {
+            now.name() == self.algorithm.name() && policy.id.group() == self.policy.id.group()
+        };
+        policy.algorithm.filter(|now| is_own && is_same_place(now))
     }
 }

@@ -66,11 +66,14 @@ impl Limiter {
         terms: Terms,
         shown: Option<&str>,
     ) -> Reply {
+        let Some(algorithm) = policy.algorithm else {
+            return Reply::Decided(self.decided_by_nothing(policy, terms, shown));
+        };
         if policy.count_checks() > 1 {
             return self.decide_together(policy, terms, shown);
         }
         let is_shadow = terms.mode == Mode::Shadow;
-        let (algorithm, action) = (policy.algorithm, Action::spend(terms.cost));
+        let action = Action::spend(terms.cost);
         let check = policy.check(0, terms.subject, algorithm, action, is_shadow);
         self.reply(policy, terms, shown, slice::from_ref(&check))
     }
@@ -151,6 +154,22 @@ impl Limiter {
         decisions: &Decisions,
     ) -> Decision {
         let decision = by_mode(policy, terms, decisions);
+        self.report_if_taken(policy, terms, shown, &decision);
+        decision
+    }
+
+    /// The decision of a policy that admits nothing. No store is asked.
+    #[inline(never)]
+    pub(super) fn decided_by_nothing(
+        &self,
+        policy: &ReadyPolicy,
+        terms: Terms,
+        shown: Option<&str>,
+    ) -> Decision {
+        let decision = match terms.mode {
+            Mode::Shadow => Decision::of_nothing(terms.cost).in_shadow(),
+            _ => Decision::of_nothing(terms.cost),
+        };
         self.report_if_taken(policy, terms, shown, &decision);
         decision
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::changes::{Changes, mode_change};
 use super::subjects::Subjects;
@@ -101,8 +102,8 @@ impl Rules {
         self.policies.len()
     }
 
-    /// Validates everything.
-    pub(super) fn ready(self) -> Result<ReadyRules, ConfigError> {
+    /// Validates everything. `timeout` is how long a decision may take.
+    pub(super) fn ready(self, timeout: Duration) -> Result<ReadyRules, ConfigError> {
         self.exempt
             .iter()
             .try_for_each(|requests| requests.validate())?;
@@ -110,7 +111,7 @@ impl Rules {
         let mut policies: Vec<Arc<ReadyPolicy>> = Vec::with_capacity(self.policies.len());
         let mut readers = Vec::with_capacity(self.policies.len());
         for policy in self.policies {
-            let policy = policy.ready(self.on_store_failure)?;
+            let policy = policy.ready(self.on_store_failure, timeout)?;
             let name = policy.id.name().to_owned();
             if names.contains(&name) {
                 return Err(ConfigError::DuplicatePolicy { name });
@@ -163,7 +164,8 @@ pub(super) struct ReadRequest {
     pub(super) subject: Subject,
     /// The key in words, if the policy shows it.
     pub(super) shown: Option<Box<str>>,
-    pub(super) judges: Judges,
+    /// `None` if nothing is admitted.
+    pub(super) judges: Option<Judges>,
     pub(super) cost: u32,
 }
 

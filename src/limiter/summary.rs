@@ -13,7 +13,8 @@ use crate::store::FailureMode;
 pub struct PolicySummary {
     /// The policy's name.
     pub name: String,
-    /// The name of its algorithm, as in stored keys: `gcra`, `fixed_window`.
+    /// The name of its algorithm, as in stored keys: `gcra`, `fixed_window`; `none` of a limit that
+    /// [admits nothing](crate::Limit::nothing).
     pub algorithm: &'static str,
     /// The numbers of its limit in words: `100 in 1 min, burst 20`, or `10 in 1 s and 1000 in 1 h`.
     pub limit: String,
@@ -67,7 +68,7 @@ impl PolicySummary {
     fn of(policy: &ReadyPolicy) -> Self {
         Self {
             name: policy.id.name().to_owned(),
-            algorithm: policy.algorithm.name(),
+            algorithm: policy.algorithm.map_or("none", |first| first.name()),
             limit: policy.limit().to_string(),
             capacity: policy.capacity(),
             mode: policy.mode(),

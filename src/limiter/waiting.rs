@@ -74,7 +74,8 @@ impl Limiter {
     ///
     /// # Denials
     ///
-    /// A call is denied at once if the key is banned or on the deny list, and under
+    /// A call is denied at once if the key is banned or on the deny list, if the policy's limit
+    /// [admits nothing](crate::Limit::nothing), and under
     /// [`FailureMode::Deny`](crate::FailureMode::Deny) while the store gives no answer. A denied
     /// caller has no permits, and must not go on as if it had.
     ///
@@ -184,7 +185,7 @@ impl Limiter {
     /// The policy of this name, if its permits can be waited for.
     pub(crate) fn waitable(&self, policy: &str) -> Result<Waitable, CheckError> {
         let found = self.named(policy)?;
-        if !found.algorithm.can_wait() {
+        if found.algorithm.is_some_and(|first| !first.can_wait()) {
             return Err(CheckError::CannotWait {
                 name: policy.to_owned(),
             });
@@ -223,7 +224,8 @@ impl Limiter {
         let policy = self.in_force(policy);
         let cost = cost.unwrap_or_else(|| policy.default_cost());
         // A queue lets one out at a time however they wait, and would deny those that find it full.
-        let patience = if policy.algorithm.queues() || cost > policy.capacity() {
+        let queues = policy.algorithm.is_some_and(|first| first.queues());
+        let patience = if queues || cost > policy.capacity() {
             Patience::UntilPaid(longest)
         } else {
             Patience::UntilItFits(longest)
@@ -293,19 +295,28 @@ impl Limiter {
     async fn hold_of(&self, policy: Arc<ReadyPolicy>, key: &Key, wanted: Wanted) -> Held {
         let mode = policy.mode();
         let Wanted { cost, patience, .. } = wanted;
-        let take = Take {
-            cost,
-            patience,
-            lease: lease_for(&policy.algorithm, cost),
-            is_final: false,
-        };
         let mut taken = Taken::asking(self.clone());
         let unasked = self.taken_unasked(&self.0.rules.load(), &policy, key, mode);
         if let Some(decision) = unasked {
             return Held::new(decision, taken);
         }
-        let action = Action::Take(take);
         let subject = self.subject(key);
+        let terms = Terms {
+            subject,
+            cost,
+            mode,
+        };
+        let Some(algorithm) = &policy.algorithm else {
+            let shown = policy.shown(key);
+            let denied = self.decided_by_nothing(&policy, terms, shown.as_deref());
+            return Held::new(denied, taken);
+        };
+        let action = Action::Take(Take {
+            cost,
+            patience,
+            lease: lease_for(algorithm, cost),
+            is_final: false,
+        });
         let rates = policy.count_rates();
         // In front of the limit, a penalty denies while it bans but counts no denial.
         let ahead = match wanted.until_there && mode != Mode::Shadow {
@@ -328,11 +339,6 @@ impl Limiter {
             let (penalty, rates) = answers.split_at(ahead);
             answers = rates.iter().chain(penalty).copied().collect();
         }
-        let terms = Terms {
-            subject,
-            cost,
-            mode,
-        };
         let decision = by_mode(&policy, terms, &answers);
         let rates = answers.iter().take(rates);
         taken.answered(rates.map(|rate| (&decision, rate)));

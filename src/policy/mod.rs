@@ -56,6 +56,9 @@ pub struct Policy {
     shows_subject: bool,
 }
 
+/// The name of the option after which a request may cost anything.
+const SETTLE: &str = "settle";
+
 /// How the cost is settled once the response is known.
 #[derive(Clone)]
 struct Settle {
@@ -179,7 +182,8 @@ impl Policy {
     /// until all of them are back. A key that has used all of 100 a minute has used all of 200 a
     /// minute, too. So let tiers differ in permits, not in the window: permits taken before count
     /// no longer than a shorter window lasts. For a policy with several rates, choose limits with
-    /// the same number of rates; each replaces the rate in its place.
+    /// the same number of rates; each replaces the rate in its place. A key that should get nothing
+    /// gets [`Limit::nothing`].
     ///
     /// A request whose [`cost`](Self::cost) is more than the chosen limit ever holds is denied
     /// without a time to retry. Outside HTTP, where there is no request, the policy's own limit
@@ -355,7 +359,7 @@ impl Policy {
         F: Fn(&ResponseHead<'_>) -> u32 + Send + Sync + 'static,
     {
         self.settle = Some(Settle {
-            option: "settle",
+            option: SETTLE,
             cost: Arc::new(move |response, _| cost(response)),
         });
         self

@@ -22,22 +22,26 @@ pub(crate) struct Judges {
 }
 
 impl Judges {
-    /// For a limit that was chosen for one request.
-    pub(super) fn of(limit: &Limit) -> Result<Self, ConfigError> {
+    /// For a limit that was chosen for one request; `None` if it admits nothing.
+    pub(super) fn of(limit: &Limit) -> Result<Option<Self>, ConfigError> {
         let each = Algorithm::of_each_rate(limit)?;
-        let (first, further) = split(&each);
-        Ok(Self {
-            first,
+        Ok(each.split_first().map(|(first, further)| Self {
+            first: *first,
             further: Some(further.into()),
+        }))
+    }
+
+    /// For the policy's own limit; `None` if it admits nothing.
+    pub(super) fn own(policy: &ReadyPolicy) -> Option<Self> {
+        Some(Self {
+            first: policy.algorithm?,
+            further: None,
         })
     }
 
-    /// For the policy's own limit.
-    pub(super) fn own(policy: &ReadyPolicy) -> Self {
-        Self {
-            first: policy.algorithm,
-            further: None,
-        }
+    /// The algorithms of a limit that was chosen for one request.
+    pub(super) fn chosen(&self) -> impl Iterator<Item = &Algorithm> {
+        std::iter::once(&self.first).chain(self.further.iter().flatten())
     }
 
     /// Each algorithm with the identity that its state is stored under. The rates of a chosen limit
@@ -56,29 +60,16 @@ impl Judges {
     }
 }
 
-/// The algorithm of a limit's first rate, and the further rates.
-pub(super) fn of_policy(
-    id: &PolicyId,
-    limit: &Limit,
-) -> Result<(Algorithm, Box<[FurtherRate]>), ConfigError> {
-    let each = Algorithm::of_each_rate(limit)?;
-    let (first, further) = split(&each);
-    let further = further.iter().map(|algorithm| {
+impl FurtherRate {
+    /// One that this algorithm judges, of the policy with this identity.
+    pub(super) fn of(id: &PolicyId, algorithm: &Algorithm) -> Self {
         let (_, period) = algorithm.quota();
-        FurtherRate {
+        Self {
             id: id.with_further_rate(period),
             algorithm: *algorithm,
         }
-    });
-    Ok((first, further.collect()))
-}
+    }
 
-fn split(each: &[Algorithm]) -> (Algorithm, &[Algorithm]) {
-    let (first, further) = each.split_first().expect("a limit has a rate");
-    (*first, further)
-}
-
-impl FurtherRate {
     pub(super) fn id(&self) -> &PolicyId {
         &self.id
     }

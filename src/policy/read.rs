@@ -6,7 +6,9 @@ use super::rates::Judges;
 use super::ready::ReadyPolicy;
 use super::{Cost, OnMissingKey};
 use crate::algorithm::{Algorithm, Patience};
+use crate::error::ConfigError;
 use crate::key::Key;
+use crate::limit::Limit;
 use crate::request::{KeyError, KeyKind, RequestHead};
 
 impl ReadyPolicy {
@@ -100,8 +102,12 @@ impl ReadyPolicy {
         }
     }
 
-    /// The algorithms that judge a request with this key.
-    pub(crate) fn judges(&self, request: &RequestHead<'_>, key: &Key) -> Result<Judges, Unjudged> {
+    /// The algorithms that judge a request with this key; `None` if nothing is admitted.
+    pub(crate) fn judges(
+        &self,
+        request: &RequestHead<'_>,
+        key: &Key,
+    ) -> Result<Option<Judges>, Unjudged> {
         let chosen = self.policy.limit_by.as_ref();
         let Some(limit) = chosen.and_then(|choose| choose(request, key)) else {
             return Ok(Judges::own(self));
@@ -109,22 +115,35 @@ impl ReadyPolicy {
         if limit == self.policy.limit {
             return Ok(Judges::own(self));
         }
-        let judges = Judges::of(&limit)
-            .map_err(|error| Unjudged::Misconfigured(format!("limit_by: {error}")))?;
-        // What was validated for the policy's own limit holds for all limits of its kind.
-        let (own, chosen) = (self.algorithm.name(), judges.first.name());
-        if chosen != own {
-            return Err(Unjudged::Misconfigured(format!(
-                "limit_by: got a limit of {chosen}, expected one of {own} as the policy's own"
-            )));
+        self.judges_of(&limit)
+            .map_err(|error| Unjudged::Misconfigured(format!("limit_by: {error}")))
+    }
+
+    fn judges_of(&self, limit: &Limit) -> Result<Option<Judges>, String> {
+        let refused = |error: ConfigError| error.to_string();
+        let Some(judges) = Judges::of(limit).map_err(refused)? else {
+            return Ok(None);
+        };
+        let chosen = judges.first.name();
+        // Where the own limit admits nothing, nothing was counted by another algorithm.
+        if let Some(own) = self.algorithm.map(|own| own.name())
+            && chosen != own
+        {
+            return Err(format!(
+                "got a limit of {chosen}, expected one of {own} as the policy's own"
+            ));
         }
         if limit.rates().count() != self.count_rates() {
-            return Err(Unjudged::Misconfigured(format!(
-                "limit_by: got {limit}, expected as many rates as the policy's own limit has: {}",
+            return Err(format!(
+                "got {limit}, expected as many rates as the policy's own limit has: {}",
                 self.policy.limit
-            )));
+            ));
         }
-        Ok(judges)
+        for rate in judges.chosen() {
+            let refusal = self.policy.refuse_algorithm(rate, self.timeout);
+            refusal.map_err(refused)?;
+        }
+        Ok(Some(judges))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `ReadyPolicy`: a validated policy, and the checks that it asks.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use super::atomic_mode::AtomicMode;
@@ -14,6 +16,7 @@ use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::response::ResponseHead;
 use crate::store::{Check, FailureMode, PolicyId};
+use crate::time::Micros;
 
 /// Promised by stores.
 const ANSWERED: &str = "every check is answered";
@@ -21,8 +24,9 @@ const ANSWERED: &str = "every check is answered";
 /// A validated policy.
 pub(crate) struct ReadyPolicy {
     pub(crate) id: PolicyId,
-    /// The algorithm of the policy's own limit, or of the first of its rates.
-    pub(crate) algorithm: Algorithm,
+    /// The algorithm of the policy's own limit, or of the first of its rates; `None` if it admits
+    /// nothing.
+    pub(crate) algorithm: Option<Algorithm>,
     pub(super) further_rates: Box<[FurtherRate]>,
     /// What to do with a request that does not fit yet.
     pub(crate) patience: Patience,
@@ -31,6 +35,8 @@ pub(crate) struct ReadyPolicy {
     /// The mode in force.
     pub(super) mode: AtomicMode,
     pub(super) mistakes: Mistakes,
+    /// How long a decision may take.
+    pub(super) timeout: Duration,
     pub(super) policy: Policy,
 }
 
@@ -57,7 +63,14 @@ impl ReadyPolicy {
 
     /// The most permits that there ever are at once.
     pub(crate) fn capacity(&self) -> u32 {
-        least_capacity(&self.algorithm, &self.further_rates)
+        let first = self.algorithm.as_ref();
+        first.map_or(0, |first| least_capacity(first, &self.further_rates))
+    }
+
+    /// The permits of its own limit, or of the first of its rates, and the window.
+    pub(crate) fn quota(&self) -> (u32, Micros) {
+        let first = self.algorithm.as_ref();
+        first.map_or((0, Micros::ZERO), Algorithm::quota)
     }
 
     /// The mode in force.
@@ -174,15 +187,21 @@ impl ReadyPolicy {
         rates.chain(penalty)
     }
 
-    /// The same for the policy's own limit, as one question.
+    /// The same for the policy's own limit, as one question. If that admits nothing, it is about all
+    /// that the policy may have counted by other limits, and only for [`Action::Reset`].
     pub(crate) fn own_checks(
         &self,
         subject: Subject,
         action: Action,
         mode: Mode,
     ) -> SmallVec<[Check<'_>; 4]> {
-        self.checks(subject, &Judges::own(self), action, mode)
-            .collect()
+        match Judges::own(self) {
+            Some(own) => self.checks(subject, &own, action, mode).collect(),
+            None => Algorithm::one_of_each_name()
+                .chain(self.penalty)
+                .map(|algorithm| self.check_of(&self.id, subject, algorithm, action, false))
+                .collect(),
+        }
     }
 
     /// The policy's decision, from the decisions on its checks, which come next in `each`.

@@ -4,23 +4,36 @@ use std::time::Duration;
 
 use super::atomic_mode::AtomicMode;
 use super::mistakes::Mistakes;
-use super::rates::{self, FurtherRate};
+use super::rates::FurtherRate;
 use super::ready::ReadyPolicy;
-use super::{Cost, Policy};
+use super::{Cost, Policy, SETTLE};
 use crate::algorithm::{Algorithm, Patience};
 use crate::error::ConfigError;
-use crate::store::{FailureMode, PolicyId, QuotaLease};
+use crate::limit::Words;
+use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, QuotaLease, RENEWALS_IN_A_LIFE};
 use crate::time::DAY;
 
+/// The most requests that the log of one key may remember: each is 15 bytes in Redis.
+const MOST_ENTRIES: u64 = 1_000_000;
+
 impl Policy {
-    /// Validates everything, and prepares the policy for use.
-    pub(crate) fn ready(self, otherwise: FailureMode) -> Result<ReadyPolicy, ConfigError> {
+    /// Validates everything, and prepares the policy for use. `timeout` is how long a decision may
+    /// take.
+    pub(crate) fn ready(
+        self,
+        otherwise: FailureMode,
+        timeout: Duration,
+    ) -> Result<ReadyPolicy, ConfigError> {
         let name = self.name.clone();
-        self.ready_unnamed(otherwise)
+        self.ready_unnamed(otherwise, timeout)
             .map_err(|error| error.in_policy(&name))
     }
 
-    fn ready_unnamed(self, otherwise: FailureMode) -> Result<ReadyPolicy, ConfigError> {
+    fn ready_unnamed(
+        self,
+        otherwise: FailureMode,
+        timeout: Duration,
+    ) -> Result<ReadyPolicy, ConfigError> {
         sound_name("name", &self.name)?;
         if let Some(group) = &self.group {
             sound_name("group", group)?;
@@ -31,29 +44,17 @@ impl Policy {
             Some(group) => PolicyId::new(&self.name).in_group(group),
             None => PolicyId::new(&self.name),
         };
-        let (algorithm, further_rates) = rates::of_policy(&id, &self.limit)?;
-        if self.group.is_some() && !algorithm.packs() {
-            return Err(ConfigError::not_for(
-                "group",
-                "all limits but sliding_log and concurrency",
-            ));
+        let rates = Algorithm::of_each_rate(&self.limit)?;
+        for rate in &rates {
+            self.refuse_algorithm(rate, timeout)?;
         }
-        let capacity = least_capacity(&algorithm, &further_rates);
+        let further_rates = rates.iter().skip(1);
+        let further_rates = further_rates.map(|rate| FurtherRate::of(&id, rate));
         let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
-        let patience = self.sound_patience(&algorithm)?;
-        if let Some(settle) = &self.settle
-            && algorithm.lease().is_some()
-        {
-            return Err(ConfigError::malformed(
-                settle.option,
-                format!("a limit of {}", algorithm.name()),
-                "what is held while a request runs is given back when it ends; there is nothing to \
-                 settle",
-            ));
-        }
         match &self.cost {
             Cost::Fixed(0) => return Err(ConfigError::out_of_range("cost", 0, "1 to 4294967295")),
-            Cost::Fixed(cost) if *cost > capacity => {
+            // Whatever the cost, a limit of no rate admits nothing.
+            Cost::Fixed(cost) if rates.iter().any(|rate| *cost > rate.capacity()) => {
                 return Err(ConfigError::out_of_range(
                     "cost",
                     cost,
@@ -63,30 +64,94 @@ impl Policy {
             Cost::Fixed(_) => {}
             Cost::Read(cost) => cost.validate()?,
         }
-        let quota_lease = self.sound_quota_lease(&algorithm)?;
+        let patience = self.sound_patience()?;
+        let quota_lease = self.sound_quota_lease()?;
         Ok(ReadyPolicy {
+            algorithm: rates.first().copied(),
+            further_rates: further_rates.collect(),
             id: id.with_quota_lease(quota_lease),
-            algorithm,
-            further_rates,
             patience,
             penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
             mode: AtomicMode::new(self.mode),
             mistakes: Mistakes::default(),
+            timeout,
             policy: self,
         })
     }
 
-    fn sound_patience(&self, algorithm: &Algorithm) -> Result<Patience, ConfigError> {
-        let Some(longest) = self.max_wait else {
-            return Ok(Patience::None);
-        };
-        if !algorithm.can_wait() {
+    /// Refuses an algorithm, of a rate of the policy's own limit or of one that was chosen for a
+    /// request, that some option of the policy is not for, or that could not hold its promise.
+    pub(super) fn refuse_algorithm(
+        &self,
+        algorithm: &Algorithm,
+        timeout: Duration,
+    ) -> Result<(), ConfigError> {
+        if self.group.is_some() && !algorithm.packs() {
+            return Err(ConfigError::not_for(
+                "group",
+                "all limits but sliding_log and concurrency",
+            ));
+        }
+        if self.max_wait.is_some() && !algorithm.can_wait() {
             return Err(ConfigError::not_for(
                 "max_wait",
                 "gcra, token_bucket and leaky_bucket",
             ));
         }
+        if self.quota_lease.is_some() && !algorithm.can_be_late() {
+            return Err(ConfigError::not_for(
+                "quota_lease",
+                "gcra, token_bucket, fixed_window and a leaky_bucket without delay",
+            ));
+        }
+        if let Some(lease) = algorithm.lease() {
+            self.refuse_to_settle(algorithm)?;
+            refuse_short_lease(lease.to_duration(), timeout)?;
+        }
+        self.refuse_long_log(algorithm)
+    }
+
+    fn refuse_to_settle(&self, algorithm: &Algorithm) -> Result<(), ConfigError> {
+        let Some(settle) = &self.settle else {
+            return Ok(());
+        };
+        Err(ConfigError::malformed(
+            settle.option,
+            format!("a limit of {}", algorithm.name()),
+            "what is held while a request runs is given back when it ends; there is nothing to \
+             settle",
+        ))
+    }
+
+    /// Refuses a log that may grow until it fills the store. Where each request says what it costs,
+    /// that is not known: there the documentation warns of it.
+    fn refuse_long_log(&self, algorithm: &Algorithm) -> Result<(), ConfigError> {
+        let Cost::Fixed(cost) = self.cost else {
+            return Ok(());
+        };
+        let may_cost_more = self
+            .settle
+            .as_ref()
+            .is_some_and(|settle| settle.option == SETTLE);
+        let most = MOST_ENTRIES * u64::from(cost);
+        if may_cost_more || !algorithm.is_log() || u64::from(algorithm.capacity()) <= most {
+            return Ok(());
+        }
+        Err(ConfigError::malformed(
+            "limit",
+            format!("a sliding log of {} permits", algorithm.capacity()),
+            format!(
+                "it has an entry for each request, of which a key may have {MOST_ENTRIES}; a \
+                 sliding window takes little memory whatever its limit, or let a request cost more"
+            ),
+        ))
+    }
+
+    fn sound_patience(&self) -> Result<Patience, ConfigError> {
+        let Some(longest) = self.max_wait else {
+            return Ok(Patience::None);
+        };
         if !(Duration::from_millis(1)..=DAY).contains(&longest) {
             return Err(ConfigError::out_of_range(
                 "max_wait",
@@ -97,24 +162,16 @@ impl Policy {
         Ok(Patience::UntilItFits(longest.into()))
     }
 
-    fn sound_quota_lease(&self, algorithm: &Algorithm) -> Result<Option<QuotaLease>, ConfigError> {
+    fn sound_quota_lease(&self) -> Result<Option<QuotaLease>, ConfigError> {
         let Some(lease) = self.quota_lease else {
             return Ok(None);
         };
-        if !algorithm.can_be_late() {
-            return Err(ConfigError::not_for(
-                "quota_lease",
-                "gcra, token_bucket, fixed_window and a leaky_bucket without delay",
-            ));
-        }
         let others = [
             ("several rates", self.limit.rates().count() > 1),
             ("max_wait", self.max_wait.is_some()),
             ("penalty", self.penalty.is_some()),
             (
-                self.settle
-                    .as_ref()
-                    .map_or("settle", |settle| settle.option),
+                self.settle.as_ref().map_or(SETTLE, |settle| settle.option),
                 self.settle.is_some(),
             ),
         ];
@@ -127,6 +184,25 @@ impl Policy {
         }
         lease.sound().map(Some)
     }
+}
+
+/// Refuses a lease that may lapse before the first renewal is answered, even though the store is as
+/// fast as is expected of it. A timeout above the default does not count: it says for how long a
+/// caller would wait, not for how long callers do.
+fn refuse_short_lease(lease: Duration, timeout: Duration) -> Result<(), ConfigError> {
+    let shortest = timeout.min(DEFAULT_TIMEOUT) * RENEWALS_IN_A_LIFE;
+    if lease >= shortest {
+        return Ok(());
+    }
+    Err(ConfigError::malformed(
+        "lease",
+        Words(lease).to_string(),
+        format!(
+            "expected at least {}: it is renewed every third of its life, and lapses if that takes \
+             too long",
+            Words(shortest)
+        ),
+    ))
 }
 
 /// What fits every rate.

@@ -120,6 +120,11 @@ impl Check<'_> {
         }
     }
 
+    /// The decision if another check of the request is known to deny.
+    pub(crate) fn not_asked(&self) -> Decision {
+        Decision::unasked(Outcome::NotAsked, self.algorithm.quota())
+    }
+
     /// What it asks of its key.
     pub fn ask(&self) -> Ask<'_> {
         Ask {

@@ -41,8 +41,11 @@ pub use quota::QuotaLease;
 pub(crate) use redis::DEFAULT_PREFIX;
 #[cfg(feature = "redis")]
 pub use redis::{RedisStore, RedisStoreBuilder};
-pub(crate) use tries::{TRIES_IN_A_LIFE, Tries};
+pub(crate) use tries::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE, Tries};
 pub(crate) use under_way::{OnItsWay, UnderWay};
+
+/// How long a decision may take by default.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Counts permits, in one process or for a whole fleet.
 ///

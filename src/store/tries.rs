@@ -7,6 +7,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::UnderWay;
 use crate::time::SECOND;
 
+/// A lease is renewed when a third of its life is over.
+pub(crate) const RENEWALS_IN_A_LIFE: u32 = 3;
+
 /// What a store failed to do about a lease is tried again after a twelfth of its life. So a renewal
 /// that fails has seven more tries in time.
 pub(crate) const TRIES_IN_A_LIFE: u32 = 12;

@@ -1,7 +1,7 @@
 //! `algorithm`, `limit` and the options: each algorithm accepts its own, and no other's.
 
 use tower_throttle::{
-    DAY, HOUR, Limit, MINUTE, Policy, Rate, Rules, SECOND, per_minute, per_second,
+    DAY, HOUR, Limit, MINUTE, Outcome, Policy, Rate, Rules, SECOND, per_minute, per_second,
 };
 
 use super::{read, refusal, with_policy};
@@ -37,6 +37,75 @@ async fn each_algorithm_makes_a_limiter_that_allows_and_then_denies() {
             assert_eq!(decision.limit(), 2, "{algorithm}");
         }
     }
+}
+
+/// An operator closes something by this field alone; what else is said stays for later.
+#[tokio::test]
+async fn a_limit_of_no_permits_admits_nothing_under_any_algorithm() {
+    let options = [
+        "burst = 20",
+        "capacity = 7",
+        "capacity = 7\ndelay = false",
+        "aligned = true",
+        "",
+        "slices = 60",
+        "group = \"client\"\npenalty = { denials = 1, within = \"1h\", ban = \"1h\" }",
+        "lease = \"1day\"",
+    ];
+    for ((algorithm, _), options) in TWO.into_iter().zip(options) {
+        let limits = match algorithm {
+            "concurrency" => vec!["0"],
+            _ => vec!["\"0/s\"", "\"0/15min\""],
+        };
+        for limit in limits {
+            let text = with_limit(algorithm, &format!("limit = {limit}\n{options}"));
+            let limiter = read(&text).connect().await.unwrap();
+            let decision = limiter.check("client", "somebody").await.unwrap();
+            assert_eq!(decision.outcome(), Outcome::NeverFits, "{text}");
+            assert_eq!(decision.limit(), 0, "{text}");
+        }
+    }
+    assert!(
+        refusal(&with_limit("gcra", "limit = [\"0/s\", \"10/min\"]"))
+            .contains("line 7: policy \"client\": limit: a rate that admits nothing")
+    );
+    assert!(
+        refusal(&with_limit("gcra", "limit = \"0/s\"\nslices = 3")).contains("is an option of")
+    );
+    assert!(
+        refusal(&with_limit("gcra", "limit = \"1/s\"\nburst = 0")).ends_with(
+            "line 8: policy \"client\": burst: got 0, expected 1 to 4294967295, or limit = \"0/s\""
+        )
+    );
+}
+
+#[test]
+fn a_limit_that_could_not_hold_is_refused_in_the_line_that_says_it() {
+    for (algorithm, fields, refused) in [
+        (
+            "concurrency",
+            "limit = 20\nlease = \"1ms\"",
+            "line 8: policy \"client\": lease: got \"1 ms\": expected at least 150 ms",
+        ),
+        (
+            "sliding-log",
+            "limit = \"4000000000/s\"",
+            "line 7: policy \"client\": limit: got \"a sliding log of 4000000000 permits\"",
+        ),
+        (
+            "sliding-log",
+            "limit = \"1/s\"\ntiers = [{ key = \"user\", values = \"a\", limit = \"2000000/s\" }]",
+            "line 8: policy \"client\": limit: got \"a sliding log of 2000000 permits\"",
+        ),
+    ] {
+        let found = refusal(&with_limit(algorithm, fields));
+        assert!(found.starts_with(refused), "{found}");
+    }
+    let fast = with_limit("concurrency", "limit = 20\nlease = \"20ms\"");
+    let fast = fast.replacen("store", "timeout = \"5ms\"\nstore", 1);
+    let _ = read(&fast);
+    let varying = "limit = \"4000000000/s\"\ncost = \"header:x-cost\"";
+    let _ = read(&with_limit("sliding-log", varying));
 }
 
 #[test]
@@ -214,7 +283,7 @@ fn an_option_that_makes_no_sense_is_refused_in_its_line() {
         (
             "token-bucket",
             "capacity = 0",
-            "capacity: got 0, expected 1 to 4294967295",
+            "capacity: got 0, expected 1 to 4294967295, or limit = \"0/s\"",
         ),
         (
             "leaky-bucket",
@@ -282,12 +351,11 @@ fn concurrency_has_a_number_where_the_others_have_a_rate() {
     for (limit, refused) in [
         (
             "\"20/s\"",
-            "limit: got \"20/s\", expected 1 to 4294967295 requests at the same time, such as 20",
+            "limit: got \"20/s\", expected 0 to 4294967295 requests at the same time, such as 20",
         ),
-        ("0", "limit: got 0, expected 1 to 4294967295 permits"),
         (
             "-1",
-            "limit: got -1, expected 1 to 4294967295 requests at the same time, such as 20",
+            "limit: got -1, expected 0 to 4294967295 requests at the same time, such as 20",
         ),
     ] {
         let text = with_limit("concurrency", &format!("limit = {limit}"));
@@ -325,22 +393,19 @@ fn a_rate_out_of_range_is_refused_in_the_line_of_the_limit() {
                  days, in whole microseconds"
             )
         );
-        assert_eq!(
-            refusal(&with_limit(algorithm, "limit = \"0/s\"")),
-            "line 7: policy \"client\": limit: got \"0/s\", expected 1 to 4294967295 permits"
-        );
     }
 }
 
 #[test]
 fn rates_that_make_no_sense_are_refused_in_their_line() {
-    let rate = "permits in a period, such as \"100/min\" or \"5/15min\", with 1 to 4294967295 \
+    let rate = "permits in a period, such as \"100/min\" or \"5/15min\", with at most 4294967295 \
                 permits and ms, s, min, h or day";
     for (algorithm, fields, refused) in [
         (
             "sliding-log",
             "limit = [\n\"10/s\",\n\"0/h\"]",
-            "line 9: policy \"client\": limit: got \"0/h\", expected 1 to 4294967295 permits".to_owned(),
+            "line 9: policy \"client\": limit: a rate that admits nothing needs no others, write \
+             limit = \"0/s\" for all of them".to_owned(),
         ),
         (
             "fixed-window",

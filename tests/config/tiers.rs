@@ -221,12 +221,8 @@ fn tiers_that_make_no_sense_are_refused() {
             "tiers.limit: is missing, write limit = \"100/min\"",
         ),
         (
-            "[{ key = \"user\", values = [\"a\"], limit = \"0/s\" }]",
-            "tiers.limit: got \"0/s\", expected 1 to 4294967295 permits",
-        ),
-        (
             "[{ key = \"user\", values = [\"a\"], limit = \"1/s\", burst = 0 }]",
-            "tiers.burst: got 0, expected 1 to 4294967295",
+            "tiers.burst: got 0, expected 1 to 4294967295, or limit = \"0/s\"",
         ),
         (
             "[{ key = \"user\", values = [\"a\"], limit = \"1/s\", capacity = 5 }]",
@@ -269,4 +265,25 @@ fn a_value_of_the_same_key_belongs_to_one_tier() {
         refusal(&by_api_key(tiers)),
         "line 9: policy \"client\": tiers.values: a value is listed twice, leave one of the two out"
     );
+}
+
+#[tokio::test]
+async fn a_tier_may_have_nothing_and_the_others_something_or_the_other_way_round() {
+    let two_rates = "name = \"client\"\nalgorithm = \"gcra\"\nlimit = [\"9/s\", \"99/h\"]\n\
+                     key = \"header:x-api-key\"\n\
+                     tiers = [{ values = \"free\", limit = \"0/s\" }]";
+    let closed = "name = \"client\"\nalgorithm = \"sliding-log\"\nlimit = \"0/s\"\n\
+                  key = \"header:x-api-key\"\n\
+                  tiers = [{ values = \"paid\", limit = \"9/h\" }]";
+    for policy in [two_rates, closed] {
+        let layer = layer(&with_policy(policy));
+        for (plan, status) in [("paid", 200), ("free", 429), ("paid", 200), ("free", 429)] {
+            let response = answers(&layer, request([("x-api-key", plan)])).await;
+            assert_eq!(response.status(), status, "{plan}: {policy}");
+            assert!(
+                !response.headers().contains_key("retry-after"),
+                "{plan}: {policy}"
+            );
+        }
+    }
 }

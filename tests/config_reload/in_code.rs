@@ -80,7 +80,7 @@ fn a_wrong_policy_in_code_is_refused_when_it_is_added() {
     let file = || ConfigFile::new("limits.toml");
     assert_eq!(
         refusal(file(), tenant(0)),
-        "policy \"tenant\": limit: got 0, expected 1 to 4294967295"
+        "policy \"tenant\": limit: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
     );
     assert_eq!(
         refusal(file().policy(tenant(3)).unwrap(), tenant(5)),

@@ -5,6 +5,7 @@
 mod access;
 mod exempt;
 mod modes;
+mod nothing;
 mod replacing;
 #[path = "../support/mod.rs"]
 mod support;

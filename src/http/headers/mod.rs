@@ -56,7 +56,8 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// | `t` | in seconds, at least 1: a client that spreads the `r` permits over this time keeps within the policy; if `r` is 0, a time after which there are more; never later than the `Retry-After` of the policy's denial; for a fixed window, the time to its end |
 ///
 /// A [concurrency](crate::Limit::concurrency) limit has no window: it has the parameter
-/// `qu="concurrent-requests"` instead of `w`, and no `t`.
+/// `qu="concurrent-requests"` instead of `w`, and no `t`. A limit that
+/// [admits nothing](crate::Limit::nothing) has `q=0` and `r=0` alone.
 ///
 /// Each field takes at most 1 KiB. If more policies apply, those closest to exhaustion are listed,
 /// by the same rule as for headers of one value. About thirty fit, or six with the longest names.
@@ -86,7 +87,8 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// equals, the one that is reset last. With a burst or a capacity, more permits than the limit may
 /// be left: for this comparison they count in full, but at most the limit is shown.
 ///
-/// A [concurrency](crate::Limit::concurrency) limit has no reset and is never shown. If no denying
+/// A [concurrency](crate::Limit::concurrency) limit has no reset and is never shown, nor is one that
+/// [admits nothing](crate::Limit::nothing). If no denying
 /// policy can be shown, as on a denial by such a limit, or for lack of an answer from the store,
 /// the headers are omitted: what another policy has left does not explain the denial.
 ///

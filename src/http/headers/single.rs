@@ -28,7 +28,7 @@ pub(super) static X_RATELIMIT: Names = [
 /// can show none. For a denial only policies that deny are considered: what others have left does
 /// not explain it.
 ///
-/// A concurrency limit is never shown: it has no reset.
+/// A concurrency limit, and one that admits nothing, are never shown: they have no reset.
 ///
 /// Ordered by what remains, not by what is shown: a burst with many permits left is shown as no
 /// more than the limit, and would hide a policy with fewer left.

@@ -76,7 +76,8 @@ pub struct Rejection {
 pub enum RejectionKind {
     /// The quota is used up for now. HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
     QuotaExceeded,
-    /// The request costs more than the quota can ever hold; waiting does not help. HTTP 429, gRPC
+    /// The request costs more than the quota can ever hold, or the quota
+    /// [admits nothing](crate::Limit::nothing); waiting does not help. HTTP 429, gRPC
     /// `RESOURCE_EXHAUSTED`.
     NeverFits,
     /// The quota was exceeded so often that its [`Penalty`](crate::Penalty) bans the subject for a
@@ -255,6 +256,9 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
 /// Why a decision denies.
 fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
     match decision.outcome() {
+        Outcome::NeverFits if decision.limit == 0 => {
+            (RejectionKind::NeverFits, "the quota admits nothing")
+        }
         Outcome::NeverFits => (
             RejectionKind::NeverFits,
             "the request costs more than the quota can ever hold",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{DEFAULT_SLICES, Kind, Limit};
 use crate::error::ConfigError;
-use crate::time::{DAY, Micros};
+use crate::time::{DAY, Micros, SECOND};
 
 mod together;
 
@@ -23,11 +23,30 @@ pub(crate) struct SoundLimit {
     pub(crate) queues: bool,
 }
 
+impl SoundLimit {
+    /// One of a kind with no number in particular.
+    pub(crate) fn smallest(kind: Kind) -> Self {
+        Self {
+            kind,
+            permits: 1,
+            period: SECOND.into(),
+            capacity: 1,
+            aligned: false,
+            slices: 1,
+            queues: true,
+        }
+    }
+}
+
 impl Limit {
     /// Checks every field and every combination of a limit of one rate.
     pub(crate) fn sound(&self) -> Result<SoundLimit, ConfigError> {
         self.refuse_options_of_others()?;
         self.refuse_rates_together()?;
+        let Some(kind) = self.kind else {
+            let reason = "the limiter denies by itself and asks no store, so there is no algorithm";
+            return Err(ConfigError::malformed("limit", self.to_string(), reason));
+        };
         if self.rates.are_several() {
             let reason = "expected one rate; see `Limit::rates`";
             return Err(ConfigError::malformed("limit", self.to_string(), reason));
@@ -37,9 +56,9 @@ impl Limit {
             return Err(ConfigError::out_of_range("limit", 0, ANY_PERMITS));
         }
         let period = self.lease.unwrap_or(rate.period);
-        let period = sound_time(self.kind.name_of_length(), period)?;
+        let period = sound_time(kind.name_of_length(), period)?;
         Ok(SoundLimit {
-            kind: self.kind,
+            kind,
             permits: rate.permits,
             period,
             capacity: self.sound_capacity()?,
@@ -49,7 +68,18 @@ impl Limit {
         })
     }
 
-    fn refuse_options_of_others(&self) -> Result<(), ConfigError> {
+    /// Whether its rate is one of no permits, which only the configuration file may write.
+    #[cfg(feature = "config")]
+    pub(crate) fn has_no_permits(&self) -> bool {
+        !self.rates.are_several() && self.rates.first().permits == 0
+    }
+
+    /// Whether it admits nothing, whatever the state.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.kind.is_none()
+    }
+
+    pub(crate) fn refuse_options_of_others(&self) -> Result<(), ConfigError> {
         for (given, option, kind, name) in [
             (self.has_burst(), "burst", Kind::Gcra, "gcra"),
             (self.aligned, "aligned", Kind::FixedWindow, "fixed_window"),
@@ -72,7 +102,7 @@ impl Limit {
                 "concurrency",
             ),
         ] {
-            if given && self.kind != kind {
+            if given && self.kind != Some(kind) {
                 return Err(ConfigError::not_for(option, name));
             }
         }
@@ -86,7 +116,7 @@ impl Limit {
     fn sound_capacity(&self) -> Result<u32, ConfigError> {
         let rate = self.rates.first();
         let (field, given) = match self.kind {
-            Kind::Gcra => ("burst", rate.burst),
+            Some(Kind::Gcra) => ("burst", rate.burst),
             _ => ("capacity", self.capacity),
         };
         let Some(capacity) = given else {
@@ -147,7 +177,8 @@ pub(crate) fn sound_time(field: &'static str, time: Duration) -> Result<Micros, 
     Ok(time.into())
 }
 
-const ANY_PERMITS: &str = "1 to 4294967295";
+/// The configuration file has its own word for [`Limit::nothing`].
+const ANY_PERMITS: &str = "1 to 4294967295, or `Limit::nothing()`";
 const MOST_SLICES: u32 = 1_000;
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 const MAX_PERIOD: Duration = Duration::from_secs(366 * DAY.as_secs());
@@ -156,7 +187,6 @@ const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * DAY.as_secs());
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::SECOND;
 
     fn refusal(limit: Limit) -> String {
         limit.sound().unwrap_err().to_string()
@@ -179,11 +209,11 @@ mod tests {
     fn a_refusal_names_the_field_the_input_and_what_would_be_right() {
         assert_eq!(
             refusal(Limit::gcra(0, SECOND)),
-            "limit: got 0, expected 1 to 4294967295"
+            "limit: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
         );
         assert_eq!(
             refusal(Limit::gcra(1, SECOND).burst(0)),
-            "burst: got 0, expected 1 to 4294967295"
+            "burst: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
         );
         assert_eq!(
             refusal(Limit::fixed_window(1, Duration::from_micros(999))),

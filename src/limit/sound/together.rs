@@ -10,7 +10,7 @@ impl Limit {
         if !self.rates.are_several() {
             return Ok(());
         }
-        if !self.kind.is_said_as_rate() {
+        if !self.kind.is_some_and(Kind::is_said_as_rate) {
             return Err(ConfigError::not_for("and", SAID_AS_RATE));
         }
         if self.rates.count() > MOST_RATES {

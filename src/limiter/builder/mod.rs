@@ -21,10 +21,7 @@ use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
 use crate::policy::Policy;
 use crate::request::RequestMatcher;
-use crate::store::{Failover, FailureMode, Leased, Store, UnderWay};
-
-/// How long a decision may take by default.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
+use crate::store::{DEFAULT_TIMEOUT, Failover, FailureMode, Leased, Store, UnderWay};
 
 /// Builds a [`Limiter`] with settings other than the defaults.
 #[must_use]
@@ -163,7 +160,11 @@ impl<S: Store> LimiterBuilder<S> {
         let observers = Observers::new(self.observers);
         let under_way = UnderWay::default();
         let leased = Arc::new(Leased::new(self.store, self.timeout, under_way.clone()));
-        let rules = Arc::new(RulesInForce::new(self.rules, observers.clone())?);
+        let rules = Arc::new(RulesInForce::new(
+            self.rules,
+            self.timeout,
+            observers.clone(),
+        )?);
         let store = Failover::new(
             Arc::clone(&leased) as _,
             self.timeout,

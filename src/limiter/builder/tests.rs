@@ -4,8 +4,9 @@ use super::*;
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
 use crate::limit::Limit;
-use crate::store::{Answer, Check};
-use crate::time::{MINUTE, SECOND};
+use crate::request::RequestHead;
+use crate::store::{Answer, Check, RENEWALS_IN_A_LIFE};
+use crate::time::{HOUR, MINUTE, SECOND};
 
 struct Silent;
 
@@ -35,6 +36,73 @@ fn a_cost_that_is_nothing_or_never_fits_is_refused() {
          its burst or capacity"
     );
     assert!(Limiter::new(Silent, [named("api").cost(20)]).is_ok());
+}
+
+#[test]
+fn a_lease_that_may_lapse_before_its_first_renewal_is_answered_is_refused() {
+    let (ms, us) = (Duration::from_millis(1), Duration::from_micros(1));
+    let shortest = RENEWALS_IN_A_LIFE * DEFAULT_TIMEOUT;
+    for (timeout, lease, fine) in [
+        (DEFAULT_TIMEOUT, ms, false),
+        (DEFAULT_TIMEOUT, shortest - us, false),
+        (DEFAULT_TIMEOUT, shortest, true),
+        // However long a caller would wait, that is not how long it takes.
+        (MINUTE, shortest - us, false),
+        (MINUTE, shortest, true),
+        (4 * ms, 12 * ms - us, false),
+        (4 * ms, 12 * ms, true),
+    ] {
+        let places = |limit| Policy::new("places", limit);
+        let limit = Limit::concurrency(5).lease(lease);
+        let limiter = Limiter::builder(Silent).timeout(timeout);
+        let built = limiter.policy(places(limit)).build();
+        assert_eq!(built.is_ok(), fine, "{timeout:?}, {lease:?}");
+        let limiter = Limiter::builder(Silent).timeout(timeout).build().unwrap();
+        let replaced = limiter.replace(Rules::new().policy(places(limit)));
+        assert_eq!(replaced.is_ok(), fine, "{timeout:?}, {lease:?}");
+    }
+    let refused = refusal([Policy::new("places", Limit::concurrency(5).lease(ms))]);
+    assert!(
+        refused.starts_with("policy \"places\": lease: got \"1 ms\": expected at least 150 ms"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_log_of_more_requests_than_a_key_may_remember_is_refused_unless_their_costs_vary() {
+    let million = 1_000_000;
+    let log = |limit| Policy::new("log", Limit::sliding_log(limit, SECOND));
+    let read = |_: &RequestHead<'_>| 1_000;
+    for (policy, fine) in [
+        (log(million), true),
+        (log(million + 1), false),
+        (log(u32::MAX), false),
+        (log(7 * million).cost(7), true),
+        (log(7 * million + 1).cost(7), false),
+        (log(u32::MAX).cost_by(read), true),
+        (log(u32::MAX).settle(|_| 1_000), true),
+        // Each counts as one, or not at all.
+        (log(u32::MAX).count_if(|_| true), false),
+    ] {
+        let described = format!("{policy:?}");
+        let built = Limiter::new(Silent, [policy]);
+        assert_eq!(built.is_ok(), fine, "{described}");
+    }
+    let two_rates = Limit::sliding_log(10, SECOND).and(2 * million, HOUR);
+    let refused = refusal([Policy::new("log", two_rates)]);
+    let named =
+        refused.starts_with("policy \"log\": limit: got \"a sliding log of 2000000 permits\"");
+    assert!(named && refused.contains("a sliding window"), "{refused}");
+    assert!(
+        Limiter::new(
+            Silent,
+            [Policy::new(
+                "window",
+                Limit::sliding_window(u32::MAX, SECOND)
+            )]
+        )
+        .is_ok()
+    );
 }
 
 #[test]

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use super::noted::Noted;
 use super::table::{Moment, Recalled, Table};
 
-use crate::algorithm::{Action, Algorithm, Reading};
-use crate::decision::{Decision, Decisions, Outcome};
+use crate::algorithm::{Action, Reading};
+use crate::decision::{Decision, Decisions};
 use crate::per_thread::Spread;
 use crate::store::{Answer, Check, Store};
 use crate::time::{Clock, Micros, SinceStart};
@@ -188,7 +188,10 @@ impl Denials {
         let each = readings.iter().zip(checks);
         let decide = |(reading, check): (&Option<Reading>, &Check<'_>)| match reading {
             Some(reading) => decision_from_memory(check, reading),
-            None => not_asked(&check.algorithm),
+            None => Decision {
+                is_remembered: true,
+                ..check.not_asked()
+            },
         };
         Some(each.map(decide).collect())
     }
@@ -260,11 +263,4 @@ fn decision_from_memory(check: &Check<'_>, reading: &Reading) -> Decision {
 
 fn never_fits(check: &Check<'_>) -> bool {
     matches!(&check.action, Action::Take(take) if check.algorithm.never_fits(take))
-}
-
-fn not_asked(algorithm: &Algorithm) -> Decision {
-    Decision {
-        is_remembered: true,
-        ..Decision::unasked(Outcome::NotAsked, algorithm.quota())
-    }
 }

@@ -95,7 +95,8 @@ use crate::limiter::Limiter;
 /// is [off](crate::Mode::Off).
 ///
 /// Nor is anything sent while the key is on the [deny list](crate::Rules::deny). Each waiting caller
-/// looks there every second, without asking the store.
+/// looks there every second, without asking the store. The same holds while the policy's limit
+/// [admits nothing](crate::Limit::nothing).
 ///
 /// # What if the policy is replaced?
 ///

@@ -274,7 +274,7 @@ fn files_of_the_wrong_structure_are_refused_by_schema_and_reader() {
         "name = \"\"",
         "algorithm = \"gcar\"",
         "limit = \"100\"",
-        "limit = 0",
+        "limit = -1",
         "limit = []",
         "limit = [100]",
         "limit = [\"1/s\", \"2/min\", \"3/h\", \"4/day\", \"5/7day\"]",

@@ -78,7 +78,7 @@ pub(super) struct Policy {
     /// How it counts.
     algorithm: Algorithm,
     /// Permits in a time, as "100/min" or "5/15min", or a list of up to four of these, which all have
-    /// to hold; of concurrency, requests at the same time, as 20.
+    /// to hold; of concurrency, requests at the same time, as 20. "0/s", or 0, admits nothing.
     limit: Limit,
     /// gcra: permits that can be taken at once; as many as the limit unless said. A list, when the
     /// limit is one: a number for each rate.
@@ -249,7 +249,7 @@ struct Time(#[schemars(regex(pattern = r"^[0-9]+(ms|s|min|h|day)$"))] String);
 enum Limit {
     Rate(Rate),
     Rates(#[schemars(length(min = 1, max = 4))] Vec<Rate>),
-    Number(Permits),
+    Number(#[schemars(range(max = 4_294_967_295_u32))] u32),
 }
 
 #[derive(Deserialize, JsonSchema)]

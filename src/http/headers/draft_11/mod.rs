@@ -133,8 +133,11 @@ impl<const ROOM: usize> Text<ROOM> {
         self.push_item(name, ";q=", decision.limit.into())?;
         if counts_in_time(decision) {
             self.push_parameter(";w=", window_secs(decision))
-        } else {
+        } else if decision.limit > 0 {
             self.push(CONCURRENT)
+        } else {
+            // It admits nothing, neither in any time nor at the same time.
+            Some(())
         }
     }
 
