@@ -8,6 +8,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -17,6 +18,9 @@ use tower_throttle::{
     FailureMode, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Metrics, Mode, PeerAddr,
     Policy, RateLimitLayer, RedisStore, Route, Store, TopDenied,
 };
+
+/// How often the exporter's own listener would do it.
+const UPKEEP: Duration = Duration::from_secs(5);
 
 fn policies() -> [Policy; 4] {
     [
@@ -59,6 +63,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let prometheus = PrometheusBuilder::new()
         .set_buckets_for_metric(seconds, &buckets)?
         .install_recorder()?;
+    // It keeps every recorded duration until this runs.
+    let upkeep = prometheus.clone();
+    tokio::spawn(async move {
+        let mut every = tokio::time::interval(UPKEEP);
+        loop {
+            every.tick().await;
+            upkeep.run_upkeep();
+        }
+    });
 
     let top = TopDenied::new(100);
     let (store, metrics): (Arc<dyn Store>, _) = match env::var("REDIS_URL") {
@@ -77,7 +90,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let scrape = move || {
         metrics.collect();
-        prometheus.run_upkeep();
         std::future::ready(prometheus.render())
     };
     let app = Router::new()

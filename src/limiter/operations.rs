@@ -77,6 +77,11 @@ impl Limiter {
     /// For a key that is not limited (because limiting or the policy is off, or the key is on the
     /// allow list) nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
     ///
+    /// If the store gives no answer, nothing is charged, or it is not known; under
+    /// `FailureMode::Local` this process charges its own share, which the store never learns of. Only
+    /// [`Decision::store_failure`] tells: the decision is allowed except under
+    /// [`FailureMode::Deny`](crate::FailureMode::Deny).
+    ///
     /// # Errors
     ///
     /// As for [`check`](Self::check).
@@ -101,6 +106,10 @@ impl Limiter {
     /// A window that has ended stays ended, and an open one does not get longer. Under a
     /// [concurrency](crate::Limit::concurrency) limit, only permits without a lease of their own
     /// are given back: those taken by [`charge`](Self::charge) and [`check`](Self::check).
+    ///
+    /// If the store gives no answer, the same holds as for [`charge`](Self::charge): under
+    /// `FailureMode::Local` permits come back to this process's own share, even if the store has taken
+    /// them, and later to the store, even if they were taken from the share.
     ///
     /// # Errors
     ///

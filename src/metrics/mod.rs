@@ -45,7 +45,8 @@ mod instruments;
 /// Make it after the recorder is installed: what is made before goes nowhere, as the crate
 /// `metrics` has it. And let the exporter keep what does not change for a while: the counters are
 /// registered once, so one that is removed (`idle_timeout` of `metrics-exporter-prometheus`) never
-/// comes back, whatever is counted in it.
+/// comes back, whatever is counted in it. A recorder that `install_recorder` makes keeps every recorded
+/// duration until it is scraped or its `run_upkeep` is called: call that every few seconds.
 ///
 /// | metric | labels | |
 /// |---|---|---|

@@ -40,8 +40,10 @@ pub enum FailureMode {
     /// that.
     ///
     /// Every outage begins where the last one ended: what was used of the share comes back with
-    /// time, and what was used in the store does not count here. What was taken here is given back
-    /// here, even if the store is back. [`is_local`](crate::Decision::is_local) tells that a
+    /// time, and what was used in the store does not count here. What a request has taken here it gives
+    /// back here, even if the store is back. But [`charge`](crate::Limiter::charge) and
+    /// [`credit`](crate::Limiter::credit) do not know where permits were taken: they change this share
+    /// while the store gives no answer, and the store otherwise. [`is_local`](crate::Decision::is_local) tells that a
     /// decision was made so, and its quota headers show the share. A subject for which the memory
     /// store has no room is refused.
     ///
