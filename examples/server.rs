@@ -39,7 +39,7 @@ async fn main() -> ExitCode {
     match serve().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("server: {}", with_reasons(&*error));
+            eprintln!("server: {}", error);
             ExitCode::FAILURE
         }
     }
@@ -78,7 +78,6 @@ fn tell(outcome: Result<(), &FileError>) {
     match outcome {
         Ok(()) => eprintln!("server: the limits are reloaded"),
         Err(error) => {
-            let error = with_reasons(error);
             eprintln!("server: the limits stay as they were: {error}");
         }
     }
@@ -190,19 +189,4 @@ async fn end_of_patience() {
         }
     };
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, again).await;
-}
-
-/// An error and its sources, in one line.
-fn with_reasons(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut beneath = error.source();
-    while let Some(reason) = beneath {
-        // Some errors repeat their source's message.
-        let said = reason.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        beneath = reason.source();
-    }
-    text
 }

@@ -8,7 +8,23 @@ use std::sync::Arc;
 use crate::labels::labels;
 use crate::one_line::OneLine;
 
-/// A configuration that makes no sense. Tells the bad input and what would be right.
+/// `Debug` is what `main` prints of an error that it returns, and what `unwrap` prints: the same line as
+/// `Display`.
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {$(
+        impl fmt::Debug for $error {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    )+};
+}
+pub(crate) use debug_as_display;
+
+debug_as_display!(ConfigError, CheckError, StoreError);
+
+/// A configuration that makes no sense. Tells the bad input and what would be right: `Display` and
+/// `Debug` are one line for people.
 ///
 /// Extractors and matchers of one's own make them, too, where they are
 /// [validated](crate::KeyExtractor::validate):
@@ -43,7 +59,7 @@ use crate::one_line::OneLine;
 /// let error = Limiter::new(MemoryStore::new(), [policy]).unwrap_err();
 /// assert_eq!(error.to_string(), "policy \"branch\": digits: got 0, expected 1 to 6");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A value is out of range.
@@ -157,8 +173,8 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// A question that the limiter cannot answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A question that the limiter cannot answer. `Display` and `Debug` are one line for people.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckError {
     /// The limiter has no policy of this name.
@@ -188,16 +204,20 @@ impl fmt::Display for CheckError {
 
 impl Error for CheckError {}
 
-/// Why a store gave no answer. [`kind`](Self::kind) is for the program; the source is for the
-/// operator, who sees it in the log, too, so its text must not contain secrets. `{error}` shows the
-/// kind only. The [source](Error::source) says what the server answered and what to do about it,
-/// and names the server, the node of a cluster or Sentinel's master, but no server behind a pool of
-/// yours; `{error:?}` and error reports with causes show it. Clones share the source, for example
-/// that of one failure that many questions met.
-#[derive(Clone, Debug)]
+/// Why a store gave no answer.
+///
+/// [`kind`](Self::kind) is for the program. `Display` and `Debug` are for the operator, in one line: the
+/// kind, what the server answered and what to do about it. They name the server, the node of a cluster
+/// or Sentinel's master, but no server behind a pool of yours. As they tell every cause, there is no
+/// [`source`](Error::source), so that a report with causes repeats nothing; a program that looks for a
+/// certain cause finds it as [`inner`](Self::inner).
+///
+/// Clones share the cause, for example that of one failure that many questions met. Its text is in
+/// logs, too, and must not contain secrets.
+#[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
-    source: Option<Arc<dyn Error + Send + Sync>>,
+    inner: Option<Arc<dyn Error + Send + Sync>>,
     scope: Scope,
 }
 
@@ -266,23 +286,23 @@ pub enum StoreErrorKind {
 }
 
 impl StoreError {
-    /// An error with no further source.
+    /// An error with no further cause.
     pub fn new(kind: StoreErrorKind) -> Self {
         Self {
             kind,
-            source: None,
+            inner: None,
             scope: Scope::Store,
         }
     }
 
-    /// An error with this source.
+    /// An error with this cause.
     pub fn with_source(
         kind: StoreErrorKind,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
         Self {
             kind,
-            source: Some(Arc::from(source.into())),
+            inner: Some(Arc::from(source.into())),
             scope: Scope::Store,
         }
     }
@@ -318,17 +338,17 @@ impl StoreError {
     /// The same, naming the server, unless it names one already.
     #[cfg(feature = "redis")]
     pub(crate) fn of_server(self, address: impl fmt::Display) -> Self {
-        let source = self.source.as_deref();
-        if source.is_some_and(|source| source.is::<OfServer>()) {
+        let inner = self.inner.as_deref();
+        if inner.is_some_and(|inner| inner.is::<OfServer>()) {
             return self;
         }
         let address = address.to_string();
-        let source = OfServer {
+        let inner = OfServer {
             address,
-            error: self.source,
+            error: self.inner,
         };
         Self {
-            source: Some(Arc::new(source)),
+            inner: Some(Arc::new(inner)),
             ..self
         }
     }
@@ -338,10 +358,18 @@ impl StoreError {
         self.kind
     }
 
-    /// All its sources, in one text on one line.
+    /// The error that was the cause, whose text is a part of this one's.
+    pub fn inner(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        self.inner.as_deref()
+    }
+
+    /// All its causes, in one text on one line.
     pub(crate) fn causes(&self) -> Option<String> {
         let mut causes: Option<String> = None;
-        let mut beneath = self.source();
+        let mut beneath = self
+            .inner
+            .as_deref()
+            .map(|inner| inner as &(dyn Error + 'static));
         while let Some(cause) = beneath {
             // Some errors repeat the text of their causes.
             let said = OneLine(cause).to_string();
@@ -398,19 +426,78 @@ impl fmt::Display for StoreErrorKind {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind.fmt(f)
+        match self.causes() {
+            Some(causes) => write!(f, "{}: {causes}", self.kind),
+            None => self.kind.fmt(f),
+        }
     }
 }
 
-impl Error for StoreError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
-}
+impl Error for StoreError {}
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+
+    /// Has a cause, and may repeat its text.
+    #[derive(Debug)]
+    struct Outer(&'static str, io::Error);
+
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Outer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            Some(&self.1)
+        }
+    }
+
+    #[test]
+    fn an_error_of_a_store_tells_each_cause_once_in_one_line() {
+        for (says, told) in [
+            ("no route", "no route: out of order"),
+            ("no route (out of order)", "no route (out of order)"),
+            (
+                "no\nERROR route\u{1b}[2J\u{202e}",
+                "no\\nERROR route\\u{1b}[2J\\u{202e}: out of order",
+            ),
+        ] {
+            let cause = Outer(says, io::Error::other("out of order"));
+            let error = StoreError::with_source(StoreErrorKind::Unreachable, cause);
+            let line = format!("the store cannot be reached: {told}");
+            assert_eq!(error.to_string(), line);
+            assert_eq!(format!("{error:?}"), line, "as `main` prints it");
+            assert_eq!(format!("{error:#?}"), line);
+            assert!(error.source().is_none(), "a report repeats nothing");
+            assert!(error.inner().unwrap().is::<Outer>());
+        }
+        let alone = StoreError::new(StoreErrorKind::Busy);
+        assert_eq!(format!("{alone:?}"), StoreErrorKind::Busy.to_string());
+        assert!(alone.inner().is_none());
+    }
+
+    #[test]
+    fn errors_that_main_returns_are_printed_as_a_line_for_people() {
+        let given = "a\nb";
+        let errors: [Box<dyn Error>; 4] = [
+            ConfigError::out_of_range("cost", given, "1 to 9").into(),
+            ConfigError::malformed("route", given, given)
+                .in_policy(given)
+                .into(),
+            CheckError::UnknownPolicy { name: given.into() }.into(),
+            CheckError::CannotWait { name: given.into() }.into(),
+        ];
+        for error in errors {
+            let line = error.to_string();
+            assert_eq!(format!("{error:?}"), line);
+            assert!(line.contains("a\\nb") && !line.contains('\n'), "{line}");
+        }
+    }
 
     /// Whoever wrote it, it is one line, on which all of it can be seen.
     #[test]

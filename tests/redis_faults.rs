@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
 use support::asking::{check_of, pending_answer_of};
@@ -173,8 +172,12 @@ async fn connecting_tells_what_is_wrong_without_the_secret() {
     let nobody = RedisStore::connect(&format!("redis://:hunter2@{address}")).await;
     let nobody = nobody.unwrap_err();
     assert_eq!(nobody.kind(), StoreErrorKind::Unreachable);
-    let why = nobody.source().unwrap().to_string();
+    let why = nobody.inner().unwrap().to_string();
     assert!(why.starts_with(&format!("{address}: ")), "{why}");
+    // What `main` prints of it.
+    let line = format!("{nobody:?}");
+    assert!(line.contains(&why) && !line.contains("hunter2"), "{line}");
+    assert_eq!(line, nobody.to_string());
 
     let server = Server::start_with(&["--requirepass", "the-right-one"]);
     for url in [
@@ -186,7 +189,7 @@ async fn connecting_tells_what_is_wrong_without_the_secret() {
         assert_eq!(error.kind(), StoreErrorKind::Configuration, "{error:?}");
         let shown = format!(
             "{error} {error:?} {:?}",
-            error.source().map(ToString::to_string)
+            error.inner().map(ToString::to_string)
         );
         assert!(!shown.contains("hunter2"), "{shown}");
     }
@@ -199,7 +202,7 @@ async fn connecting_tells_what_is_wrong_without_the_secret() {
     ] {
         let error = RedisStore::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration, "{url}");
-        let why = error.source().unwrap().to_string();
+        let why = error.inner().unwrap().to_string();
         assert!(
             why.contains("expected redis://") && !why.contains("hunter2"),
             "{why}"
@@ -211,7 +214,7 @@ async fn connecting_tells_what_is_wrong_without_the_secret() {
     assert!(
         braces
             .unwrap_err()
-            .source()
+            .inner()
             .unwrap()
             .to_string()
             .starts_with("prefix: ")
@@ -267,7 +270,7 @@ async fn a_pool_of_the_users_that_is_exhausted_is_recognized() {
     let error = builder.connect().await.unwrap_err();
     drop(used);
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
-    let told = error.source().unwrap().to_string();
+    let told = error.inner().unwrap().to_string();
     assert_eq!(told, "all connections of the pool are in use");
 }
 
@@ -276,7 +279,7 @@ fn a_number_of_decisions_that_makes_no_sense_is_refused() {
     for number in [0, 65_537, usize::MAX] {
         let builder = RedisStore::builder("redis://127.0.0.1").max_in_flight(number);
         let error = builder.connect_lazy().unwrap_err();
-        let told = std::error::Error::source(&error).unwrap().to_string();
+        let told = error.inner().unwrap().to_string();
         let expected = format!("max_in_flight: got {number}, expected 1 to 65536");
         assert_eq!(told, expected);
     }

@@ -5,20 +5,20 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::debug_as_display;
 use crate::one_line::OneLine;
 
 /// A configuration that cannot be read, or that makes no sense.
 ///
 /// Its text names the file, the line, the policy, the field and what would be right:
-/// `limits.toml: line 9: policy "client": limit: got "0/min", ...`.
-#[derive(Debug)]
+/// `limits.toml: line 9: policy "client": limit: got "9/minute", ...`. It is one line, also as `Debug`,
+/// and tells every cause, so that there is no [`source`](Error::source).
 pub struct FileError {
     path: Option<PathBuf>,
     line: Option<usize>,
     problem: Problem,
 }
 
-#[derive(Debug)]
 enum Problem {
     Unreadable(io::Error),
     Wrong(String),
@@ -60,6 +60,14 @@ impl FileError {
         Self { line: None, ..self }
     }
 
+    /// Why the file could not be read, if that is the problem.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match &self.problem {
+            Problem::Unreadable(error) => Some(error),
+            Problem::Wrong(_) => None,
+        }
+    }
+
     /// The file, when there is one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
@@ -81,17 +89,14 @@ impl fmt::Display for FileError {
             write!(f, "line {line}: ")?;
         }
         match &self.problem {
-            Problem::Unreadable(_) => f.write_str("the file cannot be read"),
+            Problem::Unreadable(error) => {
+                write!(f, "the file cannot be read: {}", OneLine(error))
+            }
             Problem::Wrong(problem) => OneLine(problem).fmt(f),
         }
     }
 }
 
-impl Error for FileError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match &self.problem {
-            Problem::Unreadable(source) => Some(source),
-            Problem::Wrong(_) => None,
-        }
-    }
-}
+debug_as_display!(FileError);
+
+impl Error for FileError {}

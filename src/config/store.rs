@@ -1,7 +1,5 @@
 //! `store` and `prefix`: where permits are counted.
 
-use std::error::Error;
-
 use super::FileError;
 use super::fields::Fields;
 use super::variable::{Environment, Hidden};
@@ -67,10 +65,7 @@ fn redis(url: &str, prefix: &str) -> RedisStoreBuilder {
     RedisStore::builder(url).prefix(prefix)
 }
 
-/// The reason beneath an error that names only its kind.
+/// What is wrong, without the kind in front: there is only one for what a file says.
 fn reason(error: &StoreError) -> String {
-    match error.source() {
-        Some(reason) => reason.to_string(),
-        None => error.to_string(),
-    }
+    error.causes().unwrap_or_else(|| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! How an error names its place, the line and the file, and that it never shows a password.
 
-use tower_throttle::Config;
+use tower_throttle::{Config, ConfigFile};
 
 use super::{read, refusal};
 
@@ -106,11 +106,40 @@ fn a_file_is_named_in_its_refusal() {
     let missing = file.path().with_extension("missing");
     let refused = Config::from_file(&missing).unwrap_err();
     assert_eq!(refused.line(), None);
+    let why = refused.io_error().unwrap().to_string();
     assert_eq!(
         refused.to_string(),
-        format!("{}: the file cannot be read", missing.display())
+        format!("{}: the file cannot be read: {why}", missing.display())
     );
-    assert!(std::error::Error::source(&refused).is_some());
+}
+
+/// As `main` prints the error that it returns.
+#[tokio::test]
+async fn a_refusal_is_one_line_for_people_also_as_debug() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("limits\nERROR forged\u{1b}[2J.toml");
+    let mut errors: Vec<Box<dyn std::error::Error>> = Vec::new();
+    errors.push(Config::from_file(&path).unwrap_err().into());
+    errors.push(ConfigFile::new(&path).open().await.unwrap_err().into());
+    std::fs::write(&path, "store = 5\n").unwrap();
+    errors.push(Config::from_file(&path).unwrap_err().into());
+    errors.push(ConfigFile::new(&path).open().await.unwrap_err().into());
+    let port = super::support::redis::free_port();
+    std::fs::write(&path, format!("store = \"redis://127.0.0.1:{port}\"\n")).unwrap();
+    errors.push(ConfigFile::new(&path).open().await.unwrap_err().into());
+    let [.., unreachable] = &errors[..] else {
+        panic!("there are none");
+    };
+    assert!(
+        unreachable.to_string().contains(&port.to_string()),
+        "{unreachable}"
+    );
+    for error in errors {
+        let line = error.to_string();
+        assert_eq!(format!("{error:?}"), line);
+        assert!(!line.contains(char::is_control), "{line}");
+        assert!(error.source().is_none(), "{line}: a report repeats nothing");
+    }
 }
 
 #[test]

@@ -135,10 +135,10 @@ async fn a_store_that_cannot_be_reached_keeps_its_password_to_itself() {
     let url = format!("redis://operator:open-sesame@127.0.0.1:{port}");
     let failed = RedisStore::connect(&url).await.unwrap_err();
     let mut said = format!("{failed:?} {failed}");
-    let mut source = failed.source();
-    while let Some(error) = source {
+    let mut beneath = failed.inner().map(|inner| inner as &dyn Error);
+    while let Some(error) = beneath {
         said.push_str(&format!(" {error:?} {error}"));
-        source = error.source();
+        beneath = error.source();
     }
     let store = RedisStore::builder(&url).connect_lazy().unwrap();
     said.push_str(&format!("{store:?}"));

@@ -5,10 +5,11 @@ use std::fmt;
 use std::io;
 
 use crate::config::FileError;
-use crate::error::StoreError;
+use crate::error::{StoreError, debug_as_display};
+use crate::one_line::OneLine;
 
-/// Why a [`ConfigFile`](super::ConfigFile) cannot be opened.
-#[derive(Debug)]
+/// Why a [`ConfigFile`](super::ConfigFile) cannot be opened. `Display` and `Debug` are one line for
+/// people that tells every cause, so that there is no [`source`](Error::source).
 #[non_exhaustive]
 pub enum OpenError {
     /// The file cannot be read, or makes no sense.
@@ -24,20 +25,18 @@ impl fmt::Display for OpenError {
         match self {
             Self::File(error) => error.fmt(f),
             Self::Store(error) => error.fmt(f),
-            Self::Thread(_) => f.write_str("the thread that watches the file cannot be started"),
+            Self::Thread(error) => write!(
+                f,
+                "the thread that watches the file cannot be started: {}",
+                OneLine(error)
+            ),
         }
     }
 }
 
-impl Error for OpenError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::File(error) => error.source(),
-            Self::Store(error) => error.source(),
-            Self::Thread(error) => Some(error),
-        }
-    }
-}
+debug_as_display!(OpenError);
+
+impl Error for OpenError {}
 
 impl From<FileError> for OpenError {
     fn from(error: FileError) -> Self {

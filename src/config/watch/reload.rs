@@ -1,6 +1,5 @@
 //! Applies a changed file: all of it or nothing.
 
-use std::error::Error;
 use std::io;
 use std::path::{Display, PathBuf};
 use std::sync::Arc;
@@ -90,10 +89,8 @@ impl Reloader {
                 self.warn_if_unlimited();
             }
             Err(error) => {
-                let reason = error.source().map(ToString::to_string);
                 trace::error!(
                     file = %file,
-                    reason = reason.as_deref(),
                     "rate limiting: the change of a file is REFUSED, the limits in force stay: {}",
                     error
                 );

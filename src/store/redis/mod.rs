@@ -189,7 +189,7 @@ impl RedisStore {
     /// If the URL cannot be read, if no server can be reached, and if decisions would fail: a wrong
     /// password, a missing right, a replica, a node of a cluster that is not addressed as one, a
     /// command that the server lacks, and so on. A node of a cluster that gives no answer is no
-    /// error as long as others do. The [source](std::error::Error::source) says what to do. Use
+    /// error as long as others do. The error says what to do. Use
     /// [`RedisStoreBuilder::connect_lazy`] to start without waiting for the server.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).connect().await

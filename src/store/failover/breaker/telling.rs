@@ -117,7 +117,7 @@ impl Breaker {
         };
         let causes = error.causes();
         trace::warn!(
-            reason = %error,
+            reason = %error.kind(),
             error = causes.as_deref(),
             "rate limiting: {} {}: {}, {}",
             self.named(),
@@ -132,7 +132,7 @@ impl Breaker {
         if self.is_due(|warnings| &mut warnings.of_part) {
             let causes = error.causes();
             trace::warn!(
-                reason = %error,
+                reason = %error.kind(),
                 error = causes.as_deref(),
                 "rate limiting: a part of {} fails: for its keys, {}",
                 self.named(),

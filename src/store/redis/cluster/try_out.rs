@@ -35,7 +35,7 @@ impl Cluster {
             Some(error) => {
                 let causes = error.causes();
                 trace::warn!(
-                    reason = %error,
+                    reason = %error.kind(),
                     error = causes.as_deref(),
                     "rate limiting: a part of the Redis cluster fails: the failure modes of the \
                      policies decide about its keys"

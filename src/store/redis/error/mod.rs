@@ -321,7 +321,7 @@ mod tests {
         ] {
             let error = answered(line);
             assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
-            let advice = of_question(error).source().unwrap().to_string();
+            let advice = of_question(error).inner().unwrap().to_string();
             assert!(advice.contains("lacks a right"), "{advice}");
         }
     }
@@ -334,7 +334,7 @@ mod tests {
         ] {
             let error = answered(line);
             assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
-            let advice = of_question(error).source().unwrap().to_string();
+            let advice = of_question(error).inner().unwrap().to_string();
             assert!(advice.contains("older than Redis 6.2"), "{advice}");
         }
     }
@@ -348,7 +348,7 @@ mod tests {
             for of in [of_question, of_connecting, of_sentinel, of_lost_connection] {
                 let error = of(answered(line));
                 assert_eq!(error.kind(), StoreErrorKind::Configuration, "{line}");
-                let told = format!("{error:?} {}", error.source().unwrap());
+                let told = format!("{error:?} {}", error.inner().unwrap());
                 assert!(told.contains(&line[4..25]), "{told}");
                 assert!(!told.contains("hunter2"), "{told}");
             }
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn a_server_without_resp3_is_not_taken_for_one_without_scripts() {
         let error = of_connecting(answered("ERR unknown command 'HELLO'"));
-        let source = error.source().unwrap().to_string();
+        let source = error.inner().unwrap().to_string();
         assert!(source.contains("leave protocol=3 out"), "{source}");
     }
 
@@ -386,7 +386,7 @@ mod tests {
     fn a_connection_that_worked_before_gives_no_advice_about_the_url() {
         for broken in [std::io::ErrorKind::BrokenPipe, std::io::ErrorKind::TimedOut] {
             let error = || RedisError::from(std::io::Error::from(broken));
-            let told = |error: StoreError| error.source().unwrap().to_string();
+            let told = |error: StoreError| error.inner().unwrap().to_string();
             assert!(told(of_connecting(error())).contains("rediss"));
             for error in [of_question(error()), of_lost_connection(error())] {
                 assert_eq!(told(error), broken.to_string());

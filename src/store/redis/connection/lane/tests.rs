@@ -1,4 +1,3 @@
-use std::error::Error;
 use std::time::Duration;
 
 use futures_util::poll;
@@ -74,8 +73,7 @@ async fn is_refused(lane: &Lane) -> bool {
     let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
     answer.is_ok_and(|answer| {
         let error = answer.map_err(StoreError::from).unwrap_err();
-        let source = error.source().map(ToString::to_string);
-        source.is_some_and(|source| source.contains("gone silent"))
+        error.to_string().contains("gone silent")
     })
 }
 
