@@ -255,7 +255,8 @@ async fn over_redis_an_outage_and_denials_are_counted_apart() {
     for text in [
         "let through uncounted",
         "refused for lack of an answer",
-        "it is left alone",
+        "the circuit is open",
+        "\"login\" denies all requests",
     ] {
         assert!(log.contains(text), "{text}: {log}");
     }

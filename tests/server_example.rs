@@ -358,7 +358,9 @@ fn arguments_that_are_no_text_are_refused_like_others() {
 #[test]
 fn a_missing_store_is_reported_at_the_start() {
     let port = support::redis::free_port();
-    let refused = refused(&format!("store = \"redis://:hunter2@127.0.0.1:{port}\"\n"));
+    let refused = refused(&format!(
+        "store = \"redis://:hunter2@127.0.0.1:{port}\"\npolicy = []\n"
+    ));
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success());
     assert!(text.contains("the store cannot be reached"), "{text}");

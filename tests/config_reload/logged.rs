@@ -23,16 +23,16 @@ async fn each_reload_is_logged_and_a_file_without_policies_is_warned_of() {
         of_this.map(told).collect::<Vec<_>>()
     };
     let reloaded = |policies: &str| (Level::INFO, Some(policies.to_owned()));
-    let warned = (Level::WARN, None);
+    let warned = || (Level::WARN, None);
 
     let mut limits = file.open().await;
-    assert_eq!(said(), [warned.clone()]);
+    assert_eq!(said(), [warned()]);
     file.replace(&limit("3/day"));
     limits.reloaded().await;
-    assert_eq!(said(), [warned.clone(), reloaded("1")]);
+    assert_eq!(said(), [warned(), reloaded("1")]);
     file.replace("store = \"memory\"\npolicy = []\n");
     limits.reloaded().await;
-    assert_eq!(said()[2..], [reloaded("0"), warned]);
+    assert_eq!(said()[2..], [reloaded("0"), warned()]);
     file.replace("store = \"memory\"\n\"x\\nERROR\" = 1\n");
     limits.outcome().await.unwrap_err();
     assert_eq!(said()[4..], [(Level::ERROR, None)]);

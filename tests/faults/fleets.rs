@@ -5,8 +5,9 @@ use tower_throttle::{RedisStore, SECOND};
 
 use crate::stage::{SOON, limiter, outage, outage_with, recovery};
 use crate::support::cluster::Cluster;
+use crate::support::proxy::Proxy;
 use crate::support::redis::Server;
-use crate::support::sentinel::{Watched, until};
+use crate::support::sentinel::{NAME, Watched, until};
 
 #[tokio::test]
 async fn a_cluster_that_hangs() {
@@ -74,17 +75,20 @@ async fn a_cluster_that_is_down() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_that_is_killed_and_replaced_by_its_replica() {
     let mut watched = Watched::start_with(&[], "");
-    let limiter = limiter(RedisStore::connect(&watched.url()).await.unwrap());
+    let sentinel = Proxy::to(watched.sentinel_port());
+    let url = format!("redis-sentinel://127.0.0.1:{}/{NAME}", sentinel.port());
+    let limiter = limiter(RedisStore::connect(&url).await.unwrap());
     recovery(&limiter).await;
-    let before = watched.connections();
+    let before = sentinel.commands();
     watched.master.kill();
     let asking = tokio::spawn({
         let limiter = limiter.clone();
         async move { outage(&limiter, SECOND).await }
     });
     let outage = asking.await.unwrap();
-    // Each attempt begins with the Sentinel.
-    let outage = outage.with_connections(watched.connections() - before - 1);
+    // Each attempt begins with a question to the Sentinel, over a connection that is kept.
+    let asked = sentinel.commands() - before;
+    let outage = outage.with_connections(asked as usize);
     tokio::task::block_in_place(|| {
         until("the replica is promoted", || {
             watched.replica.info("replication").contains("role:master")

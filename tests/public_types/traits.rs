@@ -83,6 +83,6 @@ fn every_public_future_is_send() {
     sent(RedisStore::connect("redis://127.0.0.1"));
     sent(RedisStore::builder("redis://127.0.0.1").connect());
     sent(ConfigFile::new("limits.toml").open());
-    let config: Config = "store = \"memory\"".parse().unwrap();
+    let config: Config = "store = \"memory\"\npolicy = []".parse().unwrap();
     sent(config.connect());
 }

@@ -307,7 +307,7 @@ pub fn send_signal(process: &Child, signal: &str) {
 }
 
 /// The number of connections in a server's INFO.
-pub fn connections_in(stats: &str) -> usize {
+fn connections_in(stats: &str) -> usize {
     let mut lines = stats.lines();
     let made = lines.find_map(|line| line.strip_prefix("total_connections_received:"));
     made.unwrap().parse().unwrap()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::redis::{PROGRAMS, Process, Server, connections_in, free_port};
+use super::redis::{PROGRAMS, Process, Server, free_port};
 
 /// The name by which the Sentinel knows the master.
 pub const NAME: &str = "main";
@@ -58,11 +58,6 @@ impl Watched {
 
     pub fn sentinel_port(&self) -> u16 {
         self.sentinel.port
-    }
-
-    /// How many connections the Sentinel has had so far, including this one.
-    pub fn connections(&self) -> usize {
-        self.sentinel.connections()
     }
 
     /// Has the Sentinel promote the replica, and demote the master up to ten seconds later.
@@ -121,11 +116,6 @@ impl Sentinel {
 
     pub fn port(&self) -> u16 {
         self.port
-    }
-
-    /// How many connections it has had so far, including this one.
-    pub fn connections(&self) -> usize {
-        connections_in(&self.info("stats").unwrap())
     }
 
     fn info(&self, part: &str) -> redis::RedisResult<String> {

@@ -150,6 +150,9 @@ async fn a_store_that_cannot_be_reached_keeps_its_password_to_itself() {
     let warning = events.first().expect("the breaker has opened");
     let why = warning.field("error");
     assert!(why.contains("Connection refused"), "{why}");
+    let place = format!("Redis at 127.0.0.1:{port}");
+    assert!(warning.name.contains(&place), "{}", warning.name);
+    assert_eq!(limiter.store_name(), place);
     said.push_str(&format!("{:#?}", log.entries()));
     assert!(!said.contains("open-sesame"), "{said}");
 }

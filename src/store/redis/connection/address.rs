@@ -354,6 +354,25 @@ mod tests {
     }
 
     #[test]
+    fn logs_call_servers_by_their_addresses_without_logins() {
+        for (url, name) in [
+            ("redis://me:hunter2@h:1/3", "Redis at h:1"),
+            ("redis+unix:///s?user=me&pass=hunter2", "Redis at /s"),
+            (
+                "redis-sentinel://me:hunter2@h,i:2/main?sentinel_password=hunter2",
+                "Redis, master \"main\" of the Sentinels at h:26379, i:2",
+            ),
+            (
+                "redis-cluster://me:hunter2@h:1,i:2",
+                "the Redis cluster of h:1, i:2",
+            ),
+        ] {
+            let address = Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert_eq!(address.to_string(), name);
+        }
+    }
+
+    #[test]
     fn the_options_that_are_read_are_taken() {
         let server = |url: &str| match Address::parse(url) {
             Ok(Address::Server(server)) => server.redis_settings().clone(),
