@@ -339,7 +339,7 @@ async fn looking_for_mistakes_allocates_nothing() {
         Policy::new("user", Limit::gcra(1_000_000, MINUTE)).by(Header::new("x-user")),
     ];
     let limiter = Limiter::new(SameForAll(MemoryStore::new()), policies).unwrap();
-    let ok = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(()))));
+    let ok = service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(Body::empty()))));
     let mut service = RateLimitLayer::new(limiter).layer(ok);
     let mut serve = |peer: [u8; 4], header: &'static str, times: u32| {
         let mut request = Request::new(());

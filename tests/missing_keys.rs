@@ -145,7 +145,9 @@ async fn around_authentication(
 ) -> [(StatusCode, String); 4] {
     let policy = policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(key));
     let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
-    let mut service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+    let mut service = RateLimitLayer::new(limiter)
+        .wrap_body()
+        .layer(service_fn(hello));
     let mut answers = Vec::new();
     for user in [None, None, Some(User(7)), Some(User(7))] {
         let mut request = Request::builder()
@@ -227,7 +229,9 @@ async fn a_user_who_is_not_logged_in_is_a_missing_key() {
             policy = policy.on_missing_key(rule);
         }
         let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
-        let mut service = RateLimitLayer::new(limiter).layer(service_fn(hello));
+        let mut service = RateLimitLayer::new(limiter)
+            .wrap_body()
+            .layer(service_fn(hello));
         for status in expected {
             let mut request = Request::new(());
             request.extensions_mut().insert(Session { user: None });

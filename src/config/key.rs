@@ -70,7 +70,7 @@ fn one(field: &Field<'_>, proxies: &Proxies) -> Result<Box<dyn KeyExtractor>, Fi
         "peer" => proxies.peer(),
         "everybody" => Box::new(Everybody),
         "host" => Box::new(Host),
-        "user" => Box::new(Extension::<UserId>::new()),
+        "user" => Box::new(Extension::with(UserId::clone)),
         text => match text.strip_prefix("header:") {
             Some(name) => Box::new(Header::new(name)),
             None => return Err(field.expected(EXPECTED)),

@@ -32,11 +32,16 @@ impl Enforcement {
                 reason: None,
             };
         }
-        Self::without_store(&enforced)
+        let why = limiter.outage().map_or_else(
+            || "the store does not answer".to_owned(),
+            |outage| outage.reason.to_string(),
+        );
+        let store = limiter.store_name();
+        Self::without_store(&format!("{store}: {why}"), &enforced)
     }
 
     /// What the failure modes decide while the store is left alone.
-    fn without_store(enforced: &[&PolicySummary]) -> Self {
+    fn without_store(why: &str, enforced: &[&PolicySummary]) -> Self {
         let count = |is: fn(FailureMode) -> bool| {
             let modes = enforced.iter().map(|policy| policy.on_store_failure);
             modes.filter(|mode| is(*mode)).count()
@@ -65,7 +70,7 @@ impl Enforcement {
             } else {
                 "partial"
             },
-            reason: Some(format!("the store does not answer: {consequences}")),
+            reason: Some(format!("{why}: {consequences}")),
         }
     }
 

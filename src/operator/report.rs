@@ -56,12 +56,23 @@ struct Denied {
 
 #[derive(serde::Serialize)]
 struct StoreState {
+    /// Without credentials.
+    name: String,
     breaker: &'static str,
+    /// `null` while the breaker is closed.
+    outage: Option<OutageState>,
     /// Questions to the store, and the time of all of them together.
     answers: u64,
     failures: u64,
     answering_us: u64,
     last_failure: Option<Failure>,
+}
+
+#[derive(serde::Serialize)]
+struct OutageState {
+    duration_ms: u64,
+    /// How many requests have passed uncounted meanwhile.
+    uncounted: u64,
 }
 
 #[derive(serde::Serialize)]
@@ -136,6 +147,11 @@ impl State {
             refusals: Counts(counters.refusals.each()),
             shadow_refusals: Counts(counters.shadow_refusals.each()),
             store: StoreState {
+                name: limiter.store_name().to_owned(),
+                outage: limiter.outage().map(|outage| OutageState {
+                    duration_ms: millis(outage.duration),
+                    uncounted: outage.uncounted,
+                }),
                 breaker: limiter.breaker().as_str(),
                 answers,
                 failures,

@@ -111,7 +111,8 @@ fn is_of(kind: &KeyKind, json: &Value) -> bool {
             given.is_none_or(|given| given.eq_ignore_ascii_case(name))
         }),
         KeyKind::Host => field("text").is_some(),
-        KeyKind::User => field("user").is_some(),
+        // What identifies a user may be a key of another kind, such as a tenant and a user.
+        KeyKind::User => field("text").or(field("number")).is_none(),
         KeyKind::All(kinds) => json.as_array().is_some_and(|parts| {
             let mut pairs = kinds.iter().zip(parts);
             kinds.len() == parts.len() && pairs.all(|(kind, part)| is_of(kind, part))

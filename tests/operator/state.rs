@@ -242,8 +242,8 @@ async fn a_store_in_memory_has_taken_no_trips() {
     assert_eq!(
         site.state().await["store"],
         json!({
-            "breaker": "closed", "answers": 0, "failures": 0, "answering_us": 0,
-            "last_failure": null,
+            "name": "the memory of this process", "breaker": "closed", "outage": null, "answers": 0, "failures": 0,
+            "answering_us": 0, "last_failure": null,
         })
     );
 }
@@ -264,6 +264,18 @@ async fn a_store_that_is_down_shows_in_the_state() {
     let state = site.state().await;
     let store = &state["store"];
     assert_ne!(store["breaker"], "closed");
+    assert!(
+        store["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("Redis at 127.0.0.1:"),
+        "{store}"
+    );
+    assert!(store["outage"]["duration_ms"].is_u64(), "{store}");
+    assert!(
+        store["outage"]["uncounted"].as_u64().unwrap() > 0,
+        "{store}"
+    );
     assert_eq!(store["answers"], store["failures"]);
     assert!(store["failures"].as_u64().unwrap() > 0, "{store}");
     assert!(store["last_failure"]["ago_ms"].is_u64());

@@ -75,6 +75,9 @@ async fn a_subject_that_the_policys_key_can_never_be_is_refused() {
         ("login", json!([header("x-user"), address]), false),
         ("login", json!([address, header("x-users")]), false),
         ("login", json!([address, header("x-user"), address]), false),
+        ("user", json!({ "user": 7 }), true),
+        ("user", json!({ "user": "7" }), true),
+        ("user", json!({ "number": 7 }), false),
         ("tenant", json!({ "text": "acme.example.com" }), true),
         ("tenant", json!({ "user": "acme" }), false),
     ] {

@@ -210,8 +210,8 @@ async fn a_policy_that_has_found_a_key_is_not_warned_of() {
 /// The status from a service behind two layers.
 async fn send_through(outer: &Limiter, inner: &Limiter, request: Request<Body>) -> u16 {
     let ok = service_fn(|_: Request<Body>| async { Ok::<_, ()>(Response::new(Body::new())) });
-    let inner = RateLimitLayer::new(inner.clone()).layer(ok);
-    let outer = RateLimitLayer::new(outer.clone()).layer(inner);
+    let inner = RateLimitLayer::new(inner.clone()).wrap_body().layer(ok);
+    let outer = RateLimitLayer::new(outer.clone()).wrap_body().layer(inner);
     outer.oneshot(request).await.unwrap().status().as_u16()
 }
 
@@ -246,9 +246,9 @@ async fn a_request_that_is_counted_twice_is_found_whatever_lies_in_between() {
     let twice = limiter([by(Header::new("x-user"))]);
     let between = limiter([by(Header::new("x-user"))]);
     let ok = service_fn(|_: Request<Body>| async { Ok::<_, ()>(Response::new(Body::new())) });
-    let layer = RateLimitLayer::new(twice);
+    let layer = RateLimitLayer::new(twice).wrap_body();
     let service = layer.layer(ok);
-    let service = RateLimitLayer::new(between).layer(service);
+    let service = RateLimitLayer::new(between).wrap_body().layer(service);
     let service = layer.layer(service);
     service.oneshot(get("/")).await.unwrap();
     assert_eq!(warnings(&log).len(), 1);

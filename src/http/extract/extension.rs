@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::key::Key;
-use crate::request::{KeyError, KeyExtractor, RequestHead};
+use crate::request::{KeyError, KeyExtractor, KeyKind, RequestHead};
 
 type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 
@@ -71,6 +71,7 @@ type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 /// Consecutive policies that are given clones of one `Extension` read the request once.
 pub struct Extension<T> {
     read: Arc<Read<T>>,
+    kind: KeyKind,
 }
 
 impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
@@ -98,7 +99,7 @@ impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
         reason = "which type is meant has to be said"
     )]
     pub fn new() -> Self {
-        Self::reading(|extension| Some(extension.clone().into()))
+        Self::reading(KeyKind::Other, |extension| Some(extension.clone().into()))
     }
 }
 
@@ -106,7 +107,9 @@ impl<T: Send + Sync + 'static> Extension<T> {
     /// Makes the key from what the closure returns: [`Key::user`] of a text, a number or bytes. A
     /// key of another kind, such as [`Key::all`] of a tenant and a user, stays as it is.
     pub fn with<K: Into<Key>>(user: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
-        Self::reading(move |extension| Some(user(extension).into().or_user()))
+        Self::reading(KeyKind::User, move |extension| {
+            Some(user(extension).into().or_user())
+        })
     }
 
     /// The same for an extension that may be without a user, as a session is before the login.
@@ -125,12 +128,15 @@ impl<T: Send + Sync + 'static> Extension<T> {
     ///     .by(Extension::optional(|session: &Session| session.user));
     /// ```
     pub fn optional<K: Into<Key>>(user: impl Fn(&T) -> Option<K> + Send + Sync + 'static) -> Self {
-        Self::reading(move |extension| user(extension).map(|user| user.into().or_user()))
+        Self::reading(KeyKind::User, move |extension| {
+            user(extension).map(|user| user.into().or_user())
+        })
     }
 
-    fn reading(read: impl Fn(&T) -> Option<Key> + Send + Sync + 'static) -> Self {
+    fn reading(kind: KeyKind, read: impl Fn(&T) -> Option<Key> + Send + Sync + 'static) -> Self {
         Self {
             read: Arc::new(read),
+            kind,
         }
     }
 }
@@ -144,6 +150,10 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     fn reads_the_same(&self, other: &dyn KeyExtractor) -> bool {
         let other = (other as &dyn Any).downcast_ref::<Self>();
         other.is_some_and(|other| Arc::ptr_eq(&self.read, &other.read))
+    }
+
+    fn kind(&self) -> KeyKind {
+        self.kind.clone()
     }
 }
 
@@ -163,6 +173,7 @@ impl<T> Clone for Extension<T> {
     fn clone(&self) -> Self {
         Self {
             read: Arc::clone(&self.read),
+            kind: self.kind.clone(),
         }
     }
 }

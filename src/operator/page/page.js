@@ -307,6 +307,9 @@ function drawPolicies(state) {
 const BREAKER = { closed: ["closed", "good"], half_open: ["half open", "warn"], open: ["open", "bad"] };
 
 function drawStore({ store }) {
+  setText($("store-name"), store.name);
+  const outage = store.outage;
+  setText($("outage"), outage ? `For ${time(outage.duration_ms)}; ${whole.format(outage.uncounted)} requests passed uncounted.` : "");
   const [word, tone] = BREAKER[store.breaker] ?? [store.breaker, "quiet"];
   setText($("breaker"), word);
   $("breaker").dataset.tone = tone;
@@ -456,7 +459,7 @@ function chooseKind() {
   $("name-field").hidden = kind !== "header";
   $("value-field").hidden = ["key", "everybody", "missing"].includes(kind);
   $("value").placeholder = {
-    address: "203.0.113.9", hash: "32 hexadecimal digits", "user-number": "7", number: "7",
+    address: "203.0.113.9", hash: "32 hexadecimal digits",
     json: '[{"address": "203.0.113.9"}, {"user": 7}]',
   }[kind] ?? "alice";
 }
@@ -464,12 +467,10 @@ function chooseKind() {
 function subject() {
   const kind = $("kind").value, value = $("value").value;
   // Of a number beyond what a script counts exactly, somebody else would be meant.
-  const exact = (number, text) => {
-    if (!Number.isSafeInteger(number)) throw new Error(`“${text}” is not a whole number below 2^53`);
-    return number;
+  const part = (_, value) => {
+    if (typeof value !== "number" || Number.isSafeInteger(value)) return value;
+    throw new Error(`“${value}” is not a whole number below 2^53: write its digits as a text`);
   };
-  const number = () => exact(/^\s*-?\d+\s*$/.test(value) ? Number(value) : NaN, value);
-  const part = (_, value) => (typeof value === "number" ? exact(value, value) : value);
   switch (kind) {
     case "key": {
       const texts = [...$("parts").querySelectorAll("input")].map((input) => input.value);
@@ -478,9 +479,6 @@ function subject() {
     }
     case "everybody": case "missing": return kind;
     case "header": return { header: { name: $("name").value, value } };
-    case "user-text": return { user: value };
-    case "user-number": return { user: number() };
-    case "number": return { number: number() };
     case "json": return JSON.parse(value, part);
     case "address": case "hash": return { [kind]: value.trim() };
     default: return { [kind]: value };
