@@ -36,8 +36,11 @@ local function penalty(state, at, now)
       end
     end
   end
+  -- How long a ban is remembered once it is over: it makes a difference only to the length of the next
+  -- one.
+  local memory_us = longest_us > first_ban and longest_us or 0
   local next_ban = first_ban
-  if ban > 0 and banned_until + longest_us > now then
+  if ban > 0 and banned_until + memory_us > now then
     next_ban = math.min(math.max(ban + ban, first_ban), longest_us)
   end
   local rest_us = math.max(banned_until - now, 0)
@@ -57,7 +60,7 @@ local function penalty(state, at, now)
     denials, banned_until, ban, expires = {}, now + next_ban, next_ban, 0
   end
   if ban > 0 then
-    expires = math.max(expires, banned_until + longest_us)
+    expires = math.max(expires, banned_until + memory_us)
   end
   local text = {}
   for _, number in ipairs({expires, banned_until, ban}) do

@@ -49,7 +49,8 @@ pub struct Penalty {
 
 impl Penalty {
     /// Bans for `ban` a subject that is denied `denials` times (1 to 100) in any interval of length
-    /// `within`. Both are 1 ms to 366 days, a whole number of microseconds.
+    /// `within`. Both are 1 ms to 366 days, a whole number of microseconds. A ban that is over leaves
+    /// no trace.
     pub const fn after(denials: u32, within: Duration, ban: Duration) -> Self {
         Self {
             denials,
@@ -135,9 +136,19 @@ impl PenaltyBox {
         state.denials.iter().filter(recent).count()
     }
 
+    /// How long a ban is remembered once it is over: it makes a difference only to the length of the
+    /// next one.
+    fn memory(&self) -> Micros {
+        if self.longest > self.ban {
+            self.longest
+        } else {
+            Micros::ZERO
+        }
+    }
+
     /// How long the next ban is.
     fn next_ban(&self, state: &State, now: Micros) -> Micros {
-        let remembered = state.banned_until.saturating_add(self.longest) > now;
+        let remembered = state.banned_until.saturating_add(self.memory()) > now;
         if state.ban.is_zero() || !remembered || now >= state.expires {
             return self.ban;
         }
@@ -195,7 +206,7 @@ impl Arithmetic for PenaltyBox {
             expires = Micros::ZERO;
         }
         if !state.ban.is_zero() {
-            expires = expires.max(state.banned_until.saturating_add(self.longest));
+            expires = expires.max(state.banned_until.saturating_add(self.memory()));
         }
         state.expires = expires;
     }

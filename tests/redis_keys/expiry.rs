@@ -264,7 +264,7 @@ async fn a_penalty_expires_when_all_is_forgotten() {
     bench.act_all(&denied).await;
     assert!(expires_in(&bench, HOUR));
     bench.act_all(&denied).await;
-    assert!(expires_in(&bench, 2 * MINUTE));
+    assert!(expires_in(&bench, MINUTE), "no later ban is any longer");
 }
 
 /// A TTL in whole seconds would forgive debt, or block for longer than it says.

@@ -192,21 +192,26 @@ proptest! {
         }
     }
 
-    /// After its expiry a box behaves like one that was never used.
+    /// From its expiry on, and not before, a box behaves like one that was never used.
     #[test]
-    fn a_penalty_that_may_be_forgotten_is_untouched(
+    fn a_penalty_may_be_forgotten_when_it_is_untouched_and_not_before(
         terms in terms(), requests in requests(),
     ) {
         let mut guarded = Guarded::of(strict(), &terms.penalty());
+        let algorithm = guarded.penalty.algorithm;
         for pause in requests {
             guarded.guard.now += pause;
             guarded.ask();
-        }
-        let expires = guarded.penalty.state.expires_at();
-        let (algorithm, untouched) = (guarded.penalty.algorithm, guarded.penalty.algorithm.untouched());
-        for action in [Action::take(1), Action::look()] {
-            let kept = algorithm.read(&guarded.penalty.state, expires, &action);
-            prop_assert_eq!(kept, algorithm.read(&untouched, expires, &action));
+            let state = &guarded.penalty.state;
+            let is_untouched = |at: u64, action: Action| {
+                let read = |state| algorithm.read(state, Micros::new(at), &action);
+                read(state) == read(&algorithm.untouched())
+            };
+            let expires = state.expires_at().get();
+            for action in [Action::take(1), Action::look()] {
+                prop_assert!(is_untouched(expires, action));
+                prop_assert!(expires == 0 || !is_untouched(expires - 1, action));
+            }
         }
     }
 
