@@ -6,8 +6,9 @@
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  lease_us         integer > 0; how long a lease lives
 -- ARGV[at + 5]  lease            the lease's number, as text; 0 is nobody's
--- Returns       fits, wait_us, held, empty_in_us
--- Writes        KEYS[i] in its commit; expires when the last lease lapses
+-- Returns       fits, wait_us, held, empty_in_us, 0
+-- Writes        KEYS[i] in its commit, and when it repairs what does not fit; expires when the last lease
+--                lapses
 -- Mirrors       src/algorithm/concurrency.rs
 
 -- So many leases at most are looked at one by one to tell a wait: all others have to wait for that.
@@ -38,6 +39,9 @@ local function concurrency(key, at, now)
     return string.format("%d", number)
   end
 
+  -- A lease that lapses later begins more than a life from now.
+  local ahead = now + 2 * lease_us
+
   -- Every lease holds one permit, so nobody has to go through them.
   local function all_have_one()
     return redis.call("ZCOUNT", key, "-inf", "(0") <= 1
@@ -57,13 +61,42 @@ local function concurrency(key, at, now)
     end
     -- The last two, because the last one may be about to end.
     local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
+    -- If a clock that was ahead has taken it, the common lease lapses a life from now. Any other has a
+    -- holder, who may have been promised a longer life.
+    local is_ahead = verb ~= "credit" and last[2] and tonumber(last[2]) > ahead and (score("0") or 0) > ahead
+    if is_ahead then
+      local others, common = redis.call("ZREVRANGE", key, 0, 2, "WITHSCORES"), now + lease_us
+      last = {}
+      for entry = 1, #others, 2 do
+        if others[entry] ~= "0" then
+          if common and tonumber(others[entry + 1]) <= common then
+            last[#last + 1], last[#last + 2], common = "0", common, nil
+          end
+          last[#last + 1], last[#last + 2] = others[entry], others[entry + 1]
+        end
+      end
+      if common then
+        last[#last + 1], last[#last + 2] = "0", common
+      end
+    end
     if held < 0 or (last[1] and not (sum and bounded(tonumber(last[2])))) then
       error("foreign value")
     end
-    all = { lapsed = lapsed, lapsed_count = lapsed_count, held = held, last = last }
+    all = { lapsed = lapsed, lapsed_count = lapsed_count, held = held, last = last, is_ahead = is_ahead }
     all_leases[key] = all
   end
   local held, last = all.held, all.last
+  local function expire()
+    local latest = redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2]
+    redis.call("PEXPIREAT", key, math.ceil(tonumber(latest) / 1000))
+  end
+  local function repair()
+    if all.is_ahead then
+      redis.call("ZADD", key, text(now + lease_us), "0")
+      expire()
+    end
+  end
+  local repair_alone = all.is_ahead and repair or nil
   -- How long until the key is empty if `left` permits are held: until the last lease other than
   -- `but` lapses.
   local function empty_in(left, but)
@@ -106,12 +139,16 @@ local function concurrency(key, at, now)
   local lapses, permits = score(lease), 0
   if lapses and lapses > now then
     permits = permits_of(lease)
+    if lease == "0" and all.is_ahead then
+      lapses = now + lease_us
+    end
     if permits > held then
       error("foreign value")
     end
   else
     lapses = 0
   end
+  local renewed = math.max(lapses, now + lease_us)
   -- Sets the lease's permits and lapse, and the total that is held.
   local function hold(new_permits, new_lapses)
     local new_held = held - permits + new_permits
@@ -119,6 +156,7 @@ local function concurrency(key, at, now)
       redis.call("DEL", key)
       return
     end
+    repair()
     if all.lapsed_count > 0 then
       redis.call("ZREMRANGEBYSCORE", key, 0, text(now))
     end
@@ -136,35 +174,34 @@ local function concurrency(key, at, now)
         redis.call("ZADD", key, text(-new_permits), "=" .. lease)
       end
     end
-    local latest = redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2]
-    redis.call("PEXPIREAT", key, math.ceil(tonumber(latest) / 1000))
+    expire()
   end
 
   if verb == "renew" then
-    local renewed = math.max(lapses, now + lease_us)
     local empties_in = permits > 0 and math.max(empty_in(held), renewed - now) or empty_in(held)
-    return true, 0, held, empties_in, permits > 0 and function()
+    return true, 0, held, empties_in, 0, permits > 0 and function()
+      repair()
       redis.call("ZADD", key, text(renewed), lease)
-      local latest = redis.call("ZREVRANGE", key, 0, 0, "WITHSCORES")[2]
-      redis.call("PEXPIREAT", key, math.ceil(tonumber(latest) / 1000))
-    end or nil
+      expire()
+    end or repair_alone
   end
   if verb == "credit" or verb == "release" then
     -- A lease is released by its holder, as a whole.
     local back = verb == "release" and permits or math.min(permits, cost)
     local empties_in = empty_in(held - back, back == permits and lease or nil)
-    return true, 0, held - back, empties_in, back > 0 and function()
+    return true, 0, held - back, empties_in, 0, back > 0 and function()
       hold(permits - back, lapses)
-    end or nil
+    end or repair_alone
   end
   if verb == "take" and cost > 0 and held + cost > limit then
     -- Only a cost above the limit outlasts every lease.
+    repair()
     local wait_us = cost > limit and lease_us or free_in(held + cost - limit)
-    return false, wait_us, held, empty_in(held)
+    return false, wait_us, held, empty_in(held), 0
   end
 
   local new_permits = math.min(permits + cost, 4294967295 - (held - permits))
-  return true, 0, held, empty_in(held), cost > 0 and new_permits > 0 and function()
-    hold(new_permits, math.max(lapses, now + lease_us))
-  end or nil
+  return true, 0, held, empty_in(held), 0, cost > 0 and new_permits > 0 and function()
+    hold(new_permits, renewed)
+  end or repair_alone
 end

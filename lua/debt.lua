@@ -10,7 +10,7 @@
 -- ARGV[at + 6]  scale            integer > 0; the parts of a microsecond that the rate needs
 -- ARGV[at + 7]  longest_us       integer >= 0; take, borrow: the longest delay; all others: the paid_us
 -- ARGV[at + 8]  mark_part        and part that taking the permits has left; credit: 0 when not known
--- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, which expires when nothing
+-- Returns       fits, wait_us, debt_us, debt_part, 0; the state to keep, if any, which expires when nothing
 --                is owed; without that when it does so in the same second
 -- Mirrors       src/algorithm/debt/mod.rs
 -- us + part/scale minus the other, at least zero.
@@ -82,7 +82,7 @@ local function debt(state, at, now, queues)
       stays = queues or is_over
     end
     if looks or not owes or stays then
-      return true, 0, debt_us, debt_part
+      return true, 0, debt_us, debt_part, 0
     end
     if verb ~= "cancel" and ARGV[at + 7] ~= "0" then
       -- What has come back by itself since the permits were taken is not given back again.
@@ -92,14 +92,14 @@ local function debt(state, at, now, queues)
         cost_us, cost_part = unpaid_us, unpaid_part
       end
       if cost_us == 0 and cost_part == 0 then
-        return true, 0, debt_us, debt_part
+        return true, 0, debt_us, debt_part, 0
       end
     end
     debt_us, debt_part = minus(debt_us, debt_part, cost_us, cost_part, scale)
-    return true, 0, debt_us, debt_part, owe(debt_us, debt_part)
+    return true, 0, debt_us, debt_part, 0, owe(debt_us, debt_part)
   end
   if looks then
-    return true, 0, debt_us, debt_part
+    return true, 0, debt_us, debt_part, 0
   end
 
   local new_us, new_part = debt_us + cost_us, debt_part + cost_part
@@ -117,7 +117,7 @@ local function debt(state, at, now, queues)
     end
   end
   if verb == "charge" then
-    return true, 0, debt_us, debt_part, owe(new_us, new_part)
+    return true, 0, debt_us, debt_part, 0, owe(new_us, new_part)
   end
 
   -- What keeps the cost out altogether, and what holds it up.
@@ -134,12 +134,12 @@ local function debt(state, at, now, queues)
   held_us = held_part > 0 and held_us + 1 or held_us
   delay_us = delay_part > 0 and delay_us + 1 or delay_us
   if held_us == 0 and delay_us == 0 then
-    return true, 0, debt_us, debt_part, owe(new_us, new_part)
+    return true, 0, debt_us, debt_part, 0, owe(new_us, new_part)
   end
   local longest_us = ARGV[at + 7] + 0
   local never = cost_us > tolerance_us or (cost_us == tolerance_us and cost_part > tolerance_part)
   if (never and verb == "take") or held_us > 0 or delay_us > longest_us then
-    return false, math.max(held_us, delay_us - longest_us), debt_us, debt_part
+    return false, math.max(held_us, delay_us - longest_us), debt_us, debt_part, 0
   end
-  return true, delay_us, debt_us, debt_part, owe(new_us, new_part)
+  return true, delay_us, debt_us, debt_part, 0, owe(new_us, new_part)
 end

@@ -8,8 +8,8 @@
 -- ARGV[at + 6]  aligned          0: a window opens with a request; 1: at multiples of its length
 -- ARGV[at + 7]  taken_in_us      integer >= 0; credit: the end of the window in which the permits were taken,
 --                                0 when not known
--- Returns       fits, wait_us, used, ends_in_us; the state to keep, if any, which expires when the window
---                ends; without that when it ends as it did
+-- Returns       fits, wait_us, used, ends_in_us, 0; the state to keep, if any, which expires when the window
+--                ends; without that when it ends as it did. Also of what does not fit, when it is repaired
 -- Mirrors       src/algorithm/fixed_window.rs
 local function fixed_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -29,8 +29,14 @@ local function fixed_window(state, at, now)
     -- A window that was made shorter ends earlier at once.
     ends = math.min(charged_ends, opened + window_us)
   end
-
-  local kept
+  local kept, expires
+  if verb ~= "credit" and opened > now + window_us then
+    -- By a clock that was ahead. Also an aligned one begins now: cut short at the next multiple of its
+    -- length, it would give its permits once more.
+    opened, ends = now, now + window_us
+    charged_ends, expires = ends, ends
+    kept = string.format("%d:%d:%d", opened, ends, used)
+  end
   if verb == "credit" then
     -- Give back in the window in which the permits were counted, without changing its end: others
     -- may have taken permits under other rules since. Permits of an earlier window came back when
@@ -55,11 +61,11 @@ local function fixed_window(state, at, now)
     ends, used = opened + window_us, 0
   end
   if verb == "credit" or cost == 0 then
-    return true, 0, used, ends - now, kept
+    return true, 0, used, ends - now, 0, kept, expires
   elseif verb == "take" and used + cost > limit then
-    return false, ends - now, used, ends - now
+    return false, ends - now, used, ends - now, 0, kept, expires
   end
 
   kept = string.format("%d:%d:%d", opened, ends, math.min(used + cost, 4294967295))
-  return true, 0, used, ends - now, kept, ends ~= charged_ends and ends or nil
+  return true, 0, used, ends - now, 0, kept, ends ~= charged_ends and ends or expires
 end

@@ -7,8 +7,8 @@
 -- ARGV[at + 4]  within_us        integer > 0; in any interval of this length
 -- ARGV[at + 5]  ban_us           integer > 0; the first ban
 -- ARGV[at + 6]  longest_us       integer >= ban_us; up to which bans double
--- Returns       fits, rest_us of the ban, denials, next_ban_us; the state to keep, if any, which counts a
---                denial and expires when all is forgotten
+-- Returns       fits, rest_us of the ban, denials, next_ban_us, 0; the state to keep, if any, which counts a
+--                denial and expires when all is forgotten. Also when a ban is in force, if it is repaired
 -- Mirrors       src/algorithm/penalty.rs
 local function penalty(state, at, now)
   local looks, most = ARGV[at + 1] ~= "take" or ARGV[at + 2] == "0", tonumber(ARGV[at + 3])
@@ -39,35 +39,47 @@ local function penalty(state, at, now)
   -- How long a ban is remembered once it is over: it makes a difference only to the length of the next
   -- one.
   local memory_us = longest_us > first_ban and longest_us or 0
+  local function text_of_state()
+    local expires = denials[1] and denials[#denials] + within_us or 0
+    if ban > 0 then
+      expires = math.max(expires, banned_until + memory_us)
+    end
+    local text = {}
+    for _, number in ipairs({expires, banned_until, ban}) do
+      text[#text + 1] = string.format("%d", number)
+    end
+    for _, instant in ipairs(denials) do
+      text[#text + 1] = string.format("%d", instant)
+    end
+    return table.concat(text, ":"), expires
+  end
+  local is_ban_ahead = banned_until > now + 2 * ban
+  local repaired, repaired_expires
+  if is_ban_ahead or (denials[1] and denials[#denials] > now + within_us) then
+    -- By a clock that was ahead. A ban's own length is its window.
+    banned_until = is_ban_ahead and now + ban or banned_until
+    for i, instant in ipairs(denials) do
+      denials[i] = math.min(instant, now)
+    end
+    repaired, repaired_expires = text_of_state()
+  end
   local next_ban = first_ban
   if ban > 0 and banned_until + memory_us > now then
     next_ban = math.min(math.max(ban + ban, first_ban), longest_us)
   end
   local rest_us = math.max(banned_until - now, 0)
   if not looks and rest_us > 0 then
-    return false, rest_us, #denials, next_ban
+    return false, rest_us, #denials, next_ban, 0, repaired, repaired_expires
   end
 
   local counted = #denials
   if looks then
-    return true, rest_us, counted, next_ban
+    return true, rest_us, counted, next_ban, 0, repaired, repaired_expires
   end
   -- If the clock stepped back, time stands still here.
-  local newest = math.max(denials[counted] or now, now)
-  denials[counted + 1] = newest
-  local expires = newest + within_us
+  denials[counted + 1] = math.max(denials[counted] or now, now)
   if #denials >= most then
-    denials, banned_until, ban, expires = {}, now + next_ban, next_ban, 0
+    denials, banned_until, ban = {}, now + next_ban, next_ban
   end
-  if ban > 0 then
-    expires = math.max(expires, banned_until + memory_us)
-  end
-  local text = {}
-  for _, number in ipairs({expires, banned_until, ban}) do
-    text[#text + 1] = string.format("%d", number)
-  end
-  for _, instant in ipairs(denials) do
-    text[#text + 1] = string.format("%d", instant)
-  end
-  return true, rest_us, counted, next_ban, table.concat(text, ":"), expires
+  return true, rest_us, counted, next_ban, 0, text_of_state()
 end

@@ -4,7 +4,7 @@
 -- ARGV[2 + #KEYS * stride]       behind them: absent when all checks are those of one question; "denied" when so,
 --                                and a check denies that is asked elsewhere; else of each question, one behind
 --                                the other, how many of the checks are its own
--- Returns       four integers a check, see decide; of several questions, in place of all rows of one that fails, an
+-- Returns       five integers a check, see decide; of several questions, in place of all rows of one that fails, an
 --               error: it fails alone, and has carried out nothing. Then now_us
 -- Writes        what decide writes
 -- Mirrors       src/store/redis/takes/any_takes/mod.rs

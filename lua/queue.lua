@@ -6,12 +6,13 @@
 -- ARGV[at + stride]       takes        integer > 0; how many of them each key has, one after the other
 -- ARGV[at + stride + 1]   keys         integer; how many keys, the next ones, have such takes; 0: the last one
 --                                      has, too; -1: and they differ from the run before in their cost alone
--- Returns       for each run of each key rows of four integers: of a take as decide has them, up to the first
---               that is denied, behind which all of the run are denied alike; or 2, takes, 0, 0, where so
---               many go on behind the take before, each with as much more taken as those before it take. In place
+-- Returns       for each run of each key rows of five integers: of a take as decide has them, up to the first
+--               that is denied, behind which all of the run are denied alike; or 2, takes, 0, 0, next_us,
+--               where so many go on behind the take before, each with as much more taken as those before
+--               it take; next_us is that of the last, and all others leave permits. In place
 --               of all rows of a key that fails an error: it fails alone, and is left as it is, but for a log, of
 --               which a foreign entry may be met behind takes that are written. Then now_us
--- Writes        each key of which any fits, as states has it
+-- Writes        each key of which any fits, or that a take which does not fit repairs, as states has it
 -- Mirrors       src/algorithm/mod.rs
 -- `states` comes before this script.
 -- Which key is judged, where its rows begin, whether it has failed, and its name while it still has
@@ -29,10 +30,10 @@ local most_cost, scale, asked_cost, asked_part
 local reach
 
 local reply, length = {}, 0
-local function add(first, second, third, fourth)
+local function add(first, second, third, fourth, fifth)
   reply[length + 1], reply[length + 2] = first, second
-  reply[length + 3], reply[length + 4] = third, fourth
-  length = length + 4
+  reply[length + 3], reply[length + 4], reply[length + 5] = third, fourth, fifth
+  length = length + 5
 end
 
 local function part_of(run)
@@ -110,8 +111,8 @@ local function take_most()
   end
   reach = 2 * (fit + 1)
   if fitting then
-    carry_out(fitting[5], fitting[6])
-    add(2, fit, 0, 0)
+    carry_out(fitting[6], fitting[7])
+    add(2, fit, 0, 0, fitting[5])
   end
   return fit
 end
@@ -119,12 +120,12 @@ end
 -- together.
 local function judge_run()
   while untold > 0 do
-    local fits, wait_us, level, more, kept, expires = ask(asked_cost, asked_part)
-    add(fits and 1 or 0, wait_us, level, more)
+    local fits, wait_us, level, more, next_us, kept, expires = ask(asked_cost, asked_part)
+    add(fits and 1 or 0, wait_us, level, more, next_us)
+    carry_out(kept, expires)
     if not fits then
       return
     end
-    carry_out(kept, expires)
     untold = untold - 1
     -- Behind it each only finds more taken, unless it waits. So however many they are, they are one
     -- step. Most keys have no others.

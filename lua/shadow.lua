@@ -10,7 +10,7 @@
 --               anything else
 -- Writes        what is not in shadow as decide; then what is, when all others fit and all rates of the
 --               limit fit, with the penalty behind it; but penalty when a rate of the limit before it
---               is denied and it fits; each key of states holds all of them when it is written, and is
+--               is denied and it fits; and what a check that does not fit repairs; each key of states holds all of them when it is written, and is
 --               written once
 -- Mirrors       src/algorithm/question.rs
 -- `states` comes before this script and `questions` after it, as with `decide`.
@@ -46,7 +46,7 @@ local function decide(first, last, all_fit)
     return i <= last and string.match(ARGV[at(i)], "penalty$") and ARGV[at(i) + 1] ~= "reset"
   end
   local function fits(i)
-    return reply[(i - first) * 4 + 1]
+    return reply[(i - first) * 5 + 1]
   end
 
   -- An error in shadow costs no other check its answer.
@@ -54,9 +54,9 @@ local function decide(first, last, all_fit)
     if not is_shadow(i) then
       return what()
     end
-    local done, fit, wait_us, level, more, state, ends = pcall(what)
+    local done, fit, wait_us, level, more, next_us, state, ends = pcall(what)
     if done then
-      return fit, wait_us, level, more, state, ends
+      return fit, wait_us, level, more, next_us, state, ends
     end
     local problem = fit
     local failure = failure_of(problem)
@@ -64,20 +64,20 @@ local function decide(first, last, all_fit)
       -- What the server refuses here, it refuses for all checks.
       error(problem, 0)
     end
-    return failure, 0, 0, 0
+    return failure, 0, 0, 0, 0
   end
   for i = first, last do
     all_in_shadow = all_in_shadow and is_shadow(i)
   end
   for i = first, last do
-    local fit, wait_us, level, more
-    fit, wait_us, level, more, kept[i], expires[i] = try(i, function()
+    local fit, wait_us, level, more, next_us
+    fit, wait_us, level, more, next_us, kept[i], expires[i] = try(i, function()
       return judge(i, string.match(ARGV[at(i)], "[%w_]+$"), at(i))
     end)
     all_fit = all_fit and (fit or is_shadow(i))
-    local row = (i - first) * 4
+    local row = (i - first) * 5
     reply[row + 1], reply[row + 2] = fit == true and 1 or fit or 0, wait_us
-    reply[row + 3], reply[row + 4] = level, more
+    reply[row + 3], reply[row + 4], reply[row + 5] = level, more, next_us
   end
 
   local function is_further_rate(i)
@@ -99,6 +99,8 @@ local function decide(first, last, all_fit)
   local function is_committed(i)
     if kept[i] == nil then
       return false
+    elseif fits(i) == 0 then
+      return true
     elseif is_penalty(i) then
       local _, denied = limit(i - 1)
       return denied
@@ -131,7 +133,7 @@ local function decide(first, last, all_fit)
           write(KEYS[i])
         end
       end)
-      reply[(i - first) * 4 + 1] = failure or fits(i)
+      reply[(i - first) * 5 + 1] = failure or fits(i)
     end
   end
   -- What is not written is not taken, also with regard to questions that are judged later.

@@ -5,9 +5,9 @@
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
--- Returns       fits, wait_us, used, gone_in_us; more than a window away when the current one counts;
---                the state to keep, if any, which expires when both counts are gone; without that when it is
---                when it was
+-- Returns       fits, wait_us, used, gone_in_us, more than a window away when the current one counts,
+--                next_us; the state to keep, if any, which expires when both counts are gone; without that when it is
+--                when it was. Also of what does not fit, when it is repaired
 -- Mirrors       src/algorithm/sliding_counter.rs
 -- a * b / c in whole numbers, and the remainder, for a below 2^35, b and c below 2^45. If the
 -- product may exceed 2^53, it goes in steps of 7 bits, none of which does.
@@ -72,6 +72,22 @@ local function sliding_counter(state, at, now)
     return string.format("%d:%d:%d:%d", opened, length, this, last), now + gone_in(this)
   end
 
+  -- All that counts, as if it had been taken in the window that now is in.
+  local is_repaired = false
+  local function repair()
+    at_us, length, current, previous = now, window_us, used, 0
+    opened, expires_alike, is_repaired = now - now % window_us, false, true
+  end
+  if verb ~= "credit" and opened > now + window_us then
+    -- By a clock that was ahead.
+    repair()
+  end
+  local function keep_repaired()
+    if is_repaired then
+      return keep(current, previous)
+    end
+  end
+
   if verb == "credit" then
     -- Give back in the windows in which the permits were counted: others may have taken permits
     -- under other rules since. Without a time, this window's permits go first. Permits of a window
@@ -95,23 +111,31 @@ local function sliding_counter(state, at, now)
     if back + back_last > 0 then
       kept, expires = keep(current, previous)
     end
-    return true, 0, used, gone_in(current), kept, expires
+    return true, 0, used, gone_in(current), 0, kept, expires
   end
-  -- A look changes nothing: until somebody takes permits, the old windows apply.
-  if cost == 0 then
-    return true, 0, used, gone_in(current)
-  elseif verb == "take" and used + cost > limit then
-    local ends = opened + length
-    local counted, room = previous, limit - current - cost
-    local from = ends
+  -- How long until so many fit beside these counts. They do not fit yet.
+  local function fits_in(permits, this, last)
+    local from, counted, room = opened + length, last, limit - this - permits
     if room < 0 then
       -- Not in this window. In the next one, the current count is the previous.
-      from, counted, room = ends + length, current, math.max(limit - cost, 0)
+      from, counted, room = from + length, this, math.max(limit - permits, 0)
     end
     -- The longest overlap at which the share leaves enough room: not a whole window, as the count
     -- exceeds the room.
-    local overlap = multiply_divide(room, length, math.max(counted, 1))
-    return false, from - overlap - now, used, gone_in(current)
+    return from - multiply_divide(room, length, math.max(counted, 1)) - now
+  end
+  -- A look changes nothing: until somebody takes permits, the old windows apply.
+  local is_denied = verb == "take" and cost > 0 and used + cost > limit
+  if is_denied or cost == 0 then
+    local wait_us = is_denied and fits_in(cost, current, previous) or 0
+    if opened > now and wait_us > 2 * window_us then
+      -- What a take makes of a window takes up to two windows to come back. So there may not be a
+      -- whole one in which time stands still.
+      repair()
+      wait_us = fits_in(cost, current, previous)
+    end
+    local next_us = used >= limit and fits_in(1, current, previous) or 0
+    return not is_denied, wait_us, used, gone_in(current), next_us, keep_repaired()
   end
 
   -- The length was changed: the spread is unknown, so all permits count as taken in this window.
@@ -119,6 +143,8 @@ local function sliding_counter(state, at, now)
     current, previous = used, 0
     length, opened, expires_alike = window_us, at_us - at_us % window_us, false
   end
-  local kept, expires = keep(current + cost, previous)
-  return true, 0, used, gone_in(current), kept, not expires_alike and expires or nil
+  local taken = math.min(current + cost, 4294967295)
+  local next_us = used + cost >= limit and fits_in(1, taken, previous) or 0
+  local kept, expires = keep(taken, previous)
+  return true, 0, used, gone_in(current), next_us, kept, not expires_alike and expires or nil
 end

@@ -6,9 +6,9 @@
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
--- Returns       fits, wait_us, used, empty_in_us
--- Writes        KEYS[i] in its commit; expires when the newest entry lapses by the window it was
---                charged with
+-- Returns       fits, wait_us, used, empty_in_us, next_us
+-- Writes        KEYS[i] in its commit, also of what does not fit, when it is repaired; expires when the
+--                newest entry lapses by the window it was charged with
 -- Mirrors       src/algorithm/sliding_log/mod.rs
 local function sliding_log(key, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -17,7 +17,16 @@ local function sliding_log(key, at, now)
 
   -- Entries are numbered from the newest, 0, to the oldest. Indices and numbers that are always
   -- needed are written as texts: converting a number costs Redis as much as finding an entry.
+  -- If a clock that was ahead has logged the newest entries, so many of them, what stands in place of
+  -- these until it is written: the beginning of a log whose newest entry is logged now.
+  local repaired, replaced
   local function number(index)
+    if repaired and index ~= "-1" then
+      if repaired[index + 1] then
+        return repaired[index + 1]
+      end
+      index = index + 2 * (replaced - 1)
+    end
     local found = tonumber(redis.call("LINDEX", key, index))
     -- No clock reaches this before the year 2223, nor does a total.
     if not found or not (found >= 0 and found < 8000000000000000 and found % 1 == 0) then
@@ -62,10 +71,28 @@ local function sliding_log(key, at, now)
       error("foreign value")
     end
   end
+  if verb ~= "credit" and newest > now + window_us then
+    replaced = first(count, function(entry)
+      return instant(entry) <= now
+    end)
+    count, expires, newest = count - replaced + 1, now + window_us, now
+    repaired = { expires, total, newest }
+  end
+  -- Comes before every other write.
+  local function repair()
+    if repaired then
+      redis.call("LTRIM", key, 2 * replaced + 1, -1)
+      redis.call("LPUSH", key, text_of(now), text_of(total), text_of(now + window_us))
+      redis.call("PEXPIREAT", key, text_of(math.ceil((now + window_us) / 1000)))
+      repaired = nil
+    end
+  end
+  local repair_alone = repaired and repair or nil
   -- The entries that count at an instant in windows of this length, the running total before them,
   -- and what was taken with them.
   local function counted(within_us, at_us)
-    if number("-2") + within_us > at_us then
+    local oldest = repaired and instant(count - 1) or number("-2")
+    if oldest + within_us > at_us then
       local base = number("-1")
       return count, base, taken(base, total)
     end
@@ -94,7 +121,7 @@ local function sliding_log(key, at, now)
     -- stays, and the log keeps the window it was charged with.
     local taken_us, back, charged_us = ARGV[at + 5] + 0, math.min(used, cost), expires - newest
     if back == 0 or (taken_us > 0 and taken_us + math.min(window_us, charged_us) <= at_us) then
-      return true, 0, used, empty_in
+      return true, 0, used, empty_in, 0
     end
     local function used_with(entry)
       return taken(base, number(2 * entry + 1))
@@ -114,7 +141,7 @@ local function sliding_log(key, at, now)
       local counting
       live, base, counting = counted(math.max(window_us, charged_us), at_us)
       local left = math.min(used, left_of(counting))
-      return true, 0, left, left > 0 and empty_in or 0, function()
+      return true, 0, left, left > 0 and empty_in or 0, 0, function()
         local kept = first(live, function(entry)
           return used_with(entry) <= back
         end)
@@ -139,14 +166,14 @@ local function sliding_log(key, at, now)
     local newest_left = own > 0 and newest or kept < count and instant(kept)
     expires = newest_left and newest_left + charged_us or 0
     if expires <= now then
-      return true, 0, 0, 0, function()
+      return true, 0, 0, 0, 0, function()
         redis.call("DEL", key)
       end
     end
     -- If time stands still, it may now stand at an earlier instant, at which more counts.
     local _, _, counting = counted(window_us, math.max(now, newest_left))
     local left_used = left_of(counting)
-    return true, 0, left_used, left_used > 0 and lapses_in(newest_left) or 0, function()
+    return true, 0, left_used, left_used > 0 and lapses_in(newest_left) or 0, 0, function()
       local newer = {}
       for entry = own - 1, 0, -1 do
         newer[#newer + 1] = instant(entry)
@@ -161,25 +188,35 @@ local function sliding_log(key, at, now)
       redis.call("PEXPIREAT", key, math.ceil(expires / 1000))
     end
   end
-  if verb == "take" and cost > 0 and used + cost > limit then
-    local wait_us = window_us
-    if live > 0 then
-      -- The newest entry that must lapse is the first whose lapse leaves too much in.
-      local enough = first(live, function(entry)
-        return taken(base, number(2 * entry + 1)) < used + cost - limit
-      end)
-      wait_us = lapses_in(instant(math.max(enough - 1, 0)))
-    end
-    return false, wait_us, used, empty_in
+  -- When the newest of those entries was logged that have to lapse until so many of the used permits
+  -- are back.
+  local function logged_with(permits)
+    local enough = first(live, function(entry)
+      return taken(base, number(2 * entry + 1)) < permits
+    end)
+    return instant(math.max(enough - 1, 0))
   end
-
-  if cost == 0 then
-    return true, 0, used, empty_in
+  local is_denied = verb == "take" and cost > 0 and used + cost > limit
+  if is_denied or cost == 0 then
+    local wait_us, next_us = 0, 0
+    if is_denied then
+      -- Only a cost above the limit outlasts every entry.
+      wait_us = cost > limit and window_us or lapses_in(logged_with(used + cost - limit))
+    end
+    if used >= limit then
+      next_us = cost == 1 and wait_us or lapses_in(logged_with(used + 1 - limit))
+    end
+    return not is_denied, wait_us, used, empty_in, next_us, repair_alone
   end
   -- Once permits are taken, the log is not forgotten before it lapses by this window.
   empty_in = used > 0 and newest + window_us - now or 0
-  return true, 0, used, empty_in, function()
-    local added = math.min(used + cost, 4294967295) - used
+  local added, next_us = math.min(used + cost, 4294967295) - used, 0
+  local too_many = used + added + 1 - limit
+  if too_many > 0 then
+    next_us = (too_many > used and at_us or logged_with(too_many)) + window_us - now
+  end
+  return true, 0, used, empty_in, next_us, function()
+    repair()
     local latest = text_of(at_us + window_us)
     -- A user without the right to one of these commands leaves a whole log behind, not pieces of
     -- one.

@@ -8,8 +8,9 @@
 -- ARGV[at + 4]  window_us        integer > 0
 -- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
 -- ARGV[at + 6]  slice_us         integer > 0
--- Returns       fits, wait_us, used, empty_in_us; the state to keep, if any, which expires when the newest
---                slice lapses; without that when it is when it was
+-- Returns       fits, wait_us, used, empty_in_us, next_us; the state to keep, if any, which expires when the newest
+--                slice lapses; without that when it is when it was. Also of what does not fit, when it is
+--                repaired
 -- Mirrors       src/algorithm/sliding_window.rs
 local function checked_slice(ends, count, expires)
   ends, count = tonumber(ends), tonumber(count)
@@ -92,7 +93,7 @@ local function sliding_window(state, at, now)
     local taken_us, back = ARGV[at + 5] + 0, math.min(used, cost)
     local shorter_us = math.min(window_us, charged_us)
     if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + shorter_us <= now) then
-      return true, 0, used, empty_in
+      return true, 0, used, empty_in, 0
     end
     -- Permits of the slice in which they were taken, and then of those before it. If that is
     -- unknown, the oldest, as those that remain lapse no earlier than the ones given back would
@@ -128,30 +129,69 @@ local function sliding_window(state, at, now)
     used, total = used - back + rest, total - back + rest
     newest = slices ~= "" and slice_from(slices, 1, expires)
     if not newest or newest + charged_us <= now then
-      return true, 0, 0, 0, false
+      return true, 0, 0, 0, 0, false
     end
     local kept = format("%d:%d", newest + charged_us, total) .. slices
-    return true, 0, used, used > 0 and lapses_in(newest) or 0, kept, newest + charged_us
+    return true, 0, used, used > 0 and lapses_in(newest) or 0, 0, kept, newest + charged_us
   end
-  if verb == "take" and cost > 0 and used + cost > limit then
-    local wait_us, freed, last = window_us, 0, stop
-    -- Only a cost above the limit outlasts every slice.
-    while cost <= limit and freed < used + cost - limit do
-      local ends, count, begins = slice_up_to(state, last, expires)
-      wait_us, freed, last = lapses_in(ends), freed + count, begins - 1
+  local is_denied = verb == "take" and cost > 0 and used + cost > limit
+  -- No slice is longer than its window. One that was charged by a longer window need not be from a clock
+  -- that was ahead, and is left as it is until permits are taken by this one.
+  local repaired, repaired_expires
+  if newest > now + math.max(window_us, (is_denied or cost == 0) and charged_us or 0) then
+    -- All that was taken after this slice was taken in it.
+    newest, newest_count = end_of_slice(now), 0
+    local from = first
+    while from <= #state do
+      local ends, count, behind = slice_from(state, from, expires)
+      if ends < newest then
+        break
+      end
+      newest_count, from = newest_count + count, behind
     end
-    return false, wait_us, used, empty_in
+    local own = format(":%d:%d", newest, newest_count)
+    state, stop = own .. sub(state, from), stop - from + 1 + #own
+    first, others = 1, #own + 1
+    charged_us, expires = window_us, newest + window_us
+    empty_in = used > 0 and lapses_in(newest) or 0
+    repaired, repaired_expires = format("%d:%d", expires, total) .. state, expires
+  end
+  -- The end of the newest of those slices that have to lapse until so many of the used permits are
+  -- back.
+  local function ends_with(permits)
+    local ends, freed, last = nil, 0, stop
+    while freed < permits do
+      local count, begins
+      ends, count, begins = slice_up_to(state, last, expires)
+      freed, last = freed + count, begins - 1
+    end
+    return ends
+  end
+  if is_denied or cost == 0 then
+    local wait_us, next_us = 0, 0
+    if is_denied then
+      -- Only a cost above the limit outlasts every slice.
+      wait_us = cost > limit and window_us or lapses_in(ends_with(used + cost - limit))
+    end
+    if used >= limit then
+      next_us = cost == 1 and wait_us or lapses_in(ends_with(used + 1 - limit))
+    end
+    return not is_denied, wait_us, used, empty_in, next_us, repaired, repaired_expires
   end
 
-  if cost > 0 and used > 0 then
+  if used > 0 then
     -- Once permits are taken, the state is not forgotten before it lapses by this window.
     empty_in = newest + window_us - now
   end
-  local added = math.min(used + cost, 4294967295) - used
-  if added <= 0 then
-    return true, 0, used, empty_in
-  end
+  local added, next_us = math.min(used + cost, 4294967295) - used, 0
   local ends, count = end_of_slice(now), 0
+  local too_many = used + added + 1 - limit
+  if too_many > 0 then
+    next_us = (too_many > used and math.max(ends, newest) or ends_with(too_many)) + window_us - now
+  end
+  if added <= 0 then
+    return true, 0, used, empty_in, next_us, repaired, repaired_expires
+  end
   -- Into the newest slice also if the clock stepped back, or slices were made shorter. One that has
   -- lapsed ended before.
   if newest >= ends then
@@ -159,6 +199,6 @@ local function sliding_window(state, at, now)
   end
   local kept = format("%d:%d:%d:%d", ends + window_us, used + added, ends, count + added)
   kept = kept .. sub(state, first, stop)
-  local is_alike = ends + window_us == expires
-  return true, 0, used, empty_in, kept, not is_alike and ends + window_us or nil
+  local is_alike = ends + window_us == expires and not repaired
+  return true, 0, used, empty_in, next_us, kept, not is_alike and ends + window_us or nil
 end

@@ -134,15 +134,15 @@ local function write_all(keys)
   end
 end
 
--- Returns fits, wait_us, level, more; then the state to keep, if any, and when it expires, or
+-- Returns fits, wait_us, level, more, next_us; then the state to keep, if any, and when it expires, or
 -- nothing if it expires when the stored one does.
 local function judge(i, name, at)
   local key, field = KEYS[i], ARGV[at + stride - 1]
   if ARGV[at + 1] == "reset" then
     if not own_type[name] and pcall(state_of, key, field) then
-      return true, 0, 0, 0, false
+      return true, 0, 0, 0, 0, false
     end
-    return true, 0, 0, 0, function()
+    return true, 0, 0, 0, 0, function()
       call("DEL", key)
     end
   elseif own_type[name] then

@@ -169,6 +169,15 @@ impl Action {
         }
     }
 
+    /// Whether it gives back permits that are not held by a lease.
+    #[inline]
+    pub(super) fn gives_back(&self) -> bool {
+        matches!(
+            self,
+            Self::Credit { .. } | Self::Refund { .. } | Self::Cancel { .. } | Self::Withdraw { .. }
+        )
+    }
+
     /// The receipt of what it gives back, if it has one.
     pub(crate) fn receipt(&self) -> Option<&Receipt> {
         match self {

@@ -14,10 +14,21 @@ pub(super) trait Arithmetic: Sized {
 
     /// What the state says about taking permits. A cost of 0 fits whatever the state.
     fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
-    /// What the state says about a charge, which always fits.
+    /// What the state says about a charge of this many permits, which always fits.
     #[inline]
-    fn read_to_charge(&self, state: &Self::State, now: Micros) -> Reading {
+    fn read_to_charge(&self, state: &Self::State, now: Micros, permits: u32) -> Reading {
+        let _ = permits;
         self.read(state, now, &Take::look())
+    }
+    /// What to go by in place of a state that a clock which was ahead has left: all that begins
+    /// after `now` in it begins now. `None` unless something begins more than a window after that:
+    /// for up to a window, time stands still until the clock has caught up, which frees nothing
+    /// if the clock is corrected, and whoever is denied waits for two windows at most. Not for an
+    /// action that gives back: what it concerns is known by when it was taken.
+    #[inline]
+    fn repaired(&self, state: &Self::State, now: Micros, action: &Action) -> Option<Self::State> {
+        let _ = (state, now, action);
+        None
     }
     /// Decides the only check of a question, and carries it out if it fits.
     #[cfg(feature = "memory")]
@@ -68,6 +79,7 @@ pub(super) trait Arithmetic: Sized {
         let [used, back_in] = reading.level;
         Reading {
             level: [used.saturating_add(permits.into()), back_in],
+            next: Micros::ZERO,
             ..*reading
         }
     }
@@ -94,6 +106,7 @@ pub(super) trait Arithmetic: Sized {
             fits: reading.fits,
             wait: reading.wait.saturating_sub(elapsed),
             level: [used, back_in.saturating_sub(elapsed.get())],
+            next: reading.next.saturating_sub(elapsed),
             at: reading.at.saturating_add(elapsed),
         })
     }
@@ -104,7 +117,8 @@ pub(super) struct Left {
     pub(super) remaining: u32,
     /// How long until all are back.
     pub(super) reset_after: Micros,
-    /// How long until there are more, at the latest.
+    /// How long until there is one again, if there is none, at the latest. Of a window whose permits
+    /// all come back together, how long until then in any case.
     pub(super) renews_after: Micros,
     /// Whether all are back then.
     pub(super) renews_whole: bool,
@@ -114,13 +128,17 @@ pub(super) struct Left {
 }
 
 impl Left {
-    /// For states that do not tell when the next permit comes back: when all are back is never too
-    /// early.
-    pub(super) fn all_after(remaining: u32, reset_after: Micros) -> Self {
+    /// If there is none, one is back after `next`; if that is zero it is not known, and when all are
+    /// back is never too early.
+    pub(super) fn new(remaining: u32, next: Micros, reset_after: Micros) -> Self {
         Self {
             remaining,
             reset_after,
-            renews_after: reset_after,
+            renews_after: match remaining {
+                0 if next.is_zero() => reset_after,
+                0 => next,
+                _ => Micros::ZERO,
+            },
             renews_whole: false,
             mark: [0; 2],
         }
@@ -170,11 +188,26 @@ pub(super) fn read<T: Arithmetic>(
     now: Micros,
     action: &Action,
 ) -> Reading {
+    let repaired = repaired(algorithm, state, now, action);
+    let state = repaired.as_ref().unwrap_or(state);
     match action {
         Action::Take(take) => algorithm.read(state, now, take),
-        Action::Charge(1..) => algorithm.read_to_charge(state, now),
+        Action::Charge(permits @ 1..) => algorithm.read_to_charge(state, now, *permits),
         _ => algorithm.read(state, now, &Take::look()),
     }
+}
+
+#[inline]
+fn repaired<T: Arithmetic>(
+    algorithm: &T,
+    state: &T::State,
+    now: Micros,
+    action: &Action,
+) -> Option<T::State> {
+    if action.gives_back() {
+        return None;
+    }
+    algorithm.repaired(state, now, action)
 }
 
 #[inline]
@@ -185,9 +218,20 @@ pub(super) fn commit<T: Arithmetic>(
     action: &Action,
     reading: Reading,
 ) -> Reading {
+    if let Some(repaired) = repaired(algorithm, state, now, action) {
+        *state = repaired;
+    }
+    if !reading.fits {
+        return reading;
+    }
     algorithm.apply(state, now, action);
     match action {
         Action::Take(_) | Action::Charge(_) => reading,
-        _ => read(algorithm, state, now, action),
+        // A script that gives permits back does not look for when the next one comes.
+        action if action.gives_back() => Reading {
+            next: Micros::ZERO,
+            ..read(algorithm, state, now, action)
+        },
+        action => read(algorithm, state, now, action),
     }
 }

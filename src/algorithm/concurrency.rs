@@ -47,6 +47,12 @@ impl Concurrency {
         self.lease
     }
 
+    /// Whether it begins more than a life from now, if it is a lease of this life.
+    fn is_ahead(&self, lapses: Micros, now: Micros) -> bool {
+        let life = self.lease;
+        lapses > now.saturating_add(life).saturating_add(life)
+    }
+
     fn hold(&self, state: &mut State, now: Micros, number: u64, permits: u32) {
         let before = state.lease(number, now).unwrap_or_default();
         let others = state.held(now) - before.permits;
@@ -129,6 +135,23 @@ impl State {
 impl Arithmetic for Concurrency {
     type State = State;
 
+    /// Of the common lease alone. Any other has a holder, who may have been promised a longer life.
+    fn repaired(&self, state: &State, now: Micros, _: &Action) -> Option<State> {
+        let (last, _) = state.lapses.last()?;
+        if !self.is_ahead(*last, now) {
+            return None;
+        }
+        let common = state.leases.get(&NOBODY)?;
+        self.is_ahead(common.lapses, now).then(|| {
+            let mut repaired = state.clone();
+            if let Some(common) = repaired.end(NOBODY) {
+                let lapses = now.saturating_add(self.lease);
+                repaired.enter(NOBODY, Lease { lapses, ..common });
+            }
+            repaired
+        })
+    }
+
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let held = state.held(now);
         let fits = fits(held, take.cost, self.limit);
@@ -148,6 +171,7 @@ impl Arithmetic for Concurrency {
                 held,
                 last.map_or(0, |(lapses, _)| lapses.saturating_sub(now).get()),
             ],
+            next: Micros::ZERO,
             at: now,
         }
     }
@@ -204,7 +228,7 @@ impl Arithmetic for Concurrency {
             empty_in = empty_in.max(self.lease);
         }
         let held = held.saturating_add(charged.into());
-        Left::all_after(remaining(self.limit, held), empty_in)
+        Left::new(remaining(self.limit, held), reading.next, empty_in)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

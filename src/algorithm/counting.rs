@@ -15,6 +15,12 @@ pub(super) fn remaining(limit: u32, used: u64) -> u32 {
     limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
 }
 
+/// How many of the used permits have to come back until there is one again; zero if there is one.
+#[inline]
+pub(super) fn too_many(limit: u32, used: u64) -> u64 {
+    (used + 1).saturating_sub(limit.into())
+}
+
 /// A count with this many permits more. A charge can exceed the limit, and is counted up to the
 /// largest possible limit, as [`Limiter::charge`](crate::Limiter::charge) documents.
 #[inline]

@@ -18,7 +18,7 @@ pub(super) fn ask<T: Arithmetic>(
     let mut reading = read(algorithm, state, now, action);
     // No check before it was denied, so a penalty has nothing to count.
     let is_carried_out = reading.fits && (!T::IS_PENALTY || *action == Action::Reset);
-    if is_carried_out {
+    if is_carried_out || !reading.fits {
         reading = commit(algorithm, state, now, action, reading);
     }
     decide(algorithm, &reading, action, is_carried_out)

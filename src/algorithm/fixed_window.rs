@@ -50,16 +50,28 @@ impl FixedWindow {
         } else {
             now
         };
+        self.opened(opened, 0)
+    }
+
+    fn opened(&self, opened: Micros, used: u64) -> State {
         State {
             opened,
             ends: opened.saturating_add(self.window),
-            used: 0,
+            used,
         }
     }
 }
 
 impl Arithmetic for FixedWindow {
     type State = State;
+
+    /// Also of an aligned one: cut short at the next multiple of its length, it would give its
+    /// permits once more.
+    #[inline]
+    fn repaired(&self, state: &State, now: Micros, _: &Action) -> Option<State> {
+        let is_ahead = state.opened > now.saturating_add(self.window);
+        is_ahead.then(|| self.opened(now, state.used))
+    }
 
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let current = self.current(state, now);
@@ -69,6 +81,7 @@ impl Arithmetic for FixedWindow {
             fits,
             wait: if fits { Micros::ZERO } else { ends_in },
             level: [current.used, ends_in.get()],
+            next: Micros::ZERO,
             at: now,
         }
     }
@@ -117,7 +130,11 @@ impl Arithmetic for FixedWindow {
             renews_after: Micros::new(ends_in),
             renews_whole: true,
             mark: mark(reading.at.saturating_add(Micros::new(ends_in))),
-            ..Left::all_after(remaining(self.limit, used), Micros::new(reset_after))
+            ..Left::new(
+                remaining(self.limit, used),
+                reading.next,
+                Micros::new(reset_after),
+            )
         }
     }
 
@@ -151,6 +168,7 @@ impl Arithmetic for FixedWindow {
             fits,
             wait: if fits { Micros::ZERO } else { ends_in },
             level: [used, ends_in.get()],
+            next: Micros::ZERO,
             at: reading.at.saturating_add(elapsed),
         })
     }

@@ -13,7 +13,12 @@ const NEVER: Micros = Micros::new(u64::MAX);
 pub(crate) struct Known {
     algorithm: Algorithm,
     cost: u32,
-    reading: Reading,
+    // The reading, in pieces: beside the cost, `fits` takes no room of its own, and there are many.
+    fits: bool,
+    wait: Micros,
+    level: [u64; 2],
+    next: Micros,
+    at: Micros,
 }
 
 impl Known {
@@ -32,12 +37,11 @@ impl Known {
         Some(Self {
             algorithm: *algorithm,
             cost: action.takes(),
-            reading: Reading {
-                fits,
-                wait,
-                level: arithmetic!(&algorithm.0, it => it.level(decision)),
-                at: decision.receipt.at,
-            },
+            fits,
+            wait,
+            level: arithmetic!(&algorithm.0, it => it.level(decision)),
+            next: decision.next_after(),
+            at: decision.receipt.at,
         })
     }
 
@@ -52,8 +56,9 @@ impl Known {
         if *algorithm != self.algorithm {
             return None;
         }
-        let (reading, cost) = (&self.reading, self.cost);
-        let mut later = arithmetic!(&algorithm.0, it => it.later(reading, cost, elapsed, take))?;
+        let reading = Reading::new(self.fits, self.wait, self.level, self.next, self.at);
+        let cost = self.cost;
+        let mut later = arithmetic!(&algorithm.0, it => it.later(&reading, cost, elapsed, take))?;
         if algorithm.never_fits(take) {
             later.wait = NEVER;
         }
@@ -74,7 +79,7 @@ impl Known {
 
     /// Whether a denial of this one also denies the other, as of then.
     pub(crate) fn denies_for(&self, other: &Self) -> bool {
-        !self.reading.fits && self.cost <= other.cost
+        !self.fits && self.cost <= other.cost
     }
 
     /// Whether the other one tells everything that this one tells.

@@ -4,7 +4,8 @@
 //! Every algorithm answers in two steps, here as in its script, so that several checks of one
 //! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the action fits
 //! the state and writes nothing; [`commit`](Algorithm::commit) carries it out, and is called only
-//! for those checks that [`committed`] names. [`decide()`] turns what was read, by either half of
+//! for those checks that [`committed`] names, and for those that do not fit, of which it repairs the
+//! state. [`decide()`] turns what was read, by either half of
 //! the crate, into the [`Decisions`](crate::Decisions).
 
 use crate::decision::Decision;
@@ -67,7 +68,7 @@ enum Which {
     Penalty(penalty::PenaltyBox),
 }
 
-/// What a state says about an action at an instant: the four integers that a script replies for
+/// What a state says about an action at an instant: the five integers that a script replies for
 /// each check, and the instant, which it replies for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -80,6 +81,9 @@ pub struct Reading {
     /// Two integers that tell the state as far as a decision needs it, before permits are taken
     /// and after they are given back; what they are is said in the algorithm's script.
     pub level: [u64; 2],
+    /// How long until a permit comes back, if a take or a charge leaves none: once it is carried
+    /// out, or at once if it does not fit. Zero otherwise, and if the level tells that, too.
+    pub next: Micros,
     /// The instant of the reading.
     pub at: Micros,
 }
@@ -94,11 +98,12 @@ pub(crate) const MOST_ARGUMENTS: usize = 8;
 impl Reading {
     /// A reading that a store has made where its states are, as the scripts do: what they reply, in
     /// their order, and the instant.
-    pub const fn new(fits: bool, wait: Micros, level: [u64; 2], at: Micros) -> Self {
+    pub const fn new(fits: bool, wait: Micros, level: [u64; 2], next: Micros, at: Micros) -> Self {
         Self {
             fits,
             wait,
             level,
+            next,
             at,
         }
     }
@@ -134,7 +139,12 @@ impl Algorithm {
         )
     }
 
-    /// Carries out an action that was read to fit at `now`; a cost of 0 changes nothing.
+    /// Carries out an action that was read to fit at `now`; a cost of 0 takes nothing.
+    ///
+    /// A state from a clock that was more than a window ahead of `now` is repaired: what begins
+    /// after `now` in it, such as a window, begins now, as it has been [read](Self::read). For an
+    /// action that does not fit this is all that is done, and it makes the wait come true: without
+    /// it, whoever is denied would be until the clock has caught up.
     ///
     /// Gives what the decision is to be made of: what was read before permits were taken, or what
     /// there is after any other action.
@@ -177,7 +187,7 @@ impl Algorithm {
     }
 
     /// What is read after this many permits were taken at the same instant, by what was read before
-    /// them. Only for a take that fits at once both before and after them.
+    /// them. Only for a take that fits at once both before and after them, and leaves permits.
     #[cfg(feature = "redis")]
     pub(crate) fn behind(&self, reading: &Reading, permits: u32) -> Reading {
         arithmetic!(&self.0, it => it.behind(reading, permits))

@@ -146,6 +146,16 @@ impl PenaltyBox {
         }
     }
 
+    /// When nothing of this counts any more.
+    fn expiry(&self, state: &State) -> Micros {
+        let newest = state.denials.back();
+        let denials = newest.map_or(Micros::ZERO, |newest| newest.saturating_add(self.within));
+        if state.ban.is_zero() {
+            return denials;
+        }
+        denials.max(state.banned_until.saturating_add(self.memory()))
+    }
+
     /// How long the next ban is.
     fn next_ban(&self, state: &State, now: Micros) -> Micros {
         let remembered = state.banned_until.saturating_add(self.memory()) > now;
@@ -161,6 +171,28 @@ impl Arithmetic for PenaltyBox {
     type State = State;
     const IS_PENALTY: bool = true;
 
+    /// A ban's own length is its window.
+    fn repaired(&self, state: &State, now: Micros, _: &Action) -> Option<State> {
+        if now >= state.expires {
+            return None;
+        }
+        let after = |time: Micros| now.saturating_add(time);
+        let is_ban_ahead = state.banned_until > after(state.ban.saturating_add(state.ban));
+        let newest = state.denials.back();
+        if !is_ban_ahead && newest.is_none_or(|newest| *newest <= after(self.within)) {
+            return None;
+        }
+        let mut repaired = State {
+            denials: state.denials.iter().map(|at| now.min(*at)).collect(),
+            ..*state
+        };
+        if is_ban_ahead {
+            repaired.banned_until = after(state.ban);
+        }
+        repaired.expires = self.expiry(&repaired);
+        Some(repaired)
+    }
+
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let rest = if now < state.expires {
             state.banned_until.saturating_sub(now)
@@ -174,6 +206,7 @@ impl Arithmetic for PenaltyBox {
                 self.recent(state, now) as u64,
                 self.next_ban(state, now).get(),
             ],
+            next: Micros::ZERO,
             at: now,
         }
     }
@@ -198,17 +231,12 @@ impl Arithmetic for PenaltyBox {
         // If the clock stepped back, time stands still here.
         let newest = state.denials.back().map_or(now, |newest| now.max(*newest));
         state.denials.push_back(newest);
-        let mut expires = newest.saturating_add(self.within);
         if state.denials.len() >= self.denials as usize {
             state.denials.clear();
             state.banned_until = now.saturating_add(ban);
             state.ban = ban;
-            expires = Micros::ZERO;
         }
-        if !state.ban.is_zero() {
-            expires = expires.max(state.banned_until.saturating_add(self.memory()));
-        }
-        state.expires = expires;
+        state.expires = self.expiry(state);
     }
 
     fn adjust(&self, _: &mut State, _: Micros, _: &Action) {}
@@ -239,7 +267,7 @@ impl Arithmetic for PenaltyBox {
         } else {
             reading.wait
         };
-        Left::all_after(u32::try_from(left).unwrap_or(u32::MAX), ban)
+        Left::new(u32::try_from(left).unwrap_or(u32::MAX), reading.next, ban)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

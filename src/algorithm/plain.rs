@@ -32,6 +32,7 @@ impl PlainTake {
             fits: debt_us <= self.room_us,
             wait: Micros::new(debt_us.saturating_sub(self.room_us)),
             level: [debt_us, 0],
+            next: Micros::ZERO,
             // Nobody needs the instant: the permits are not given back.
             at: Micros::ZERO,
         }

@@ -5,7 +5,7 @@
 //! count plus the share of the previous window's count that the last `window` still overlaps,
 //! rounded up: as if those permits had been taken evenly.
 
-use super::counting::{added, fits, remaining, window_arguments};
+use super::counting::{added, fits, remaining, too_many, window_arguments};
 use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -66,11 +66,15 @@ impl SlidingCounter {
         if counts.window == self.window {
             return counts;
         }
-        let now = now.max(counts.opened);
+        self.counted_at(&counts, now.max(counts.opened))
+    }
+
+    /// All that counts, as if it had been taken in the window that `at` is in.
+    fn counted_at(&self, counts: &Counts, at: Micros) -> Counts {
         Counts {
-            opened: start_of_window(now, self.window),
+            opened: start_of_window(at, self.window),
             window: self.window,
-            current: counts.used(now),
+            current: counts.used(at.max(counts.opened)),
             previous: 0,
         }
     }
@@ -82,6 +86,26 @@ impl SlidingCounter {
         let ends = start_of_window(taken_at, window).saturating_add(window);
         let overlap = ends.saturating_add(window).saturating_sub(now).min(window);
         multiply_divide(permits, overlap.get(), window.get()).0
+    }
+
+    /// The reading of these counts for a take or charge of these permits, which fits.
+    fn reading(&self, counts: &Counts, now: Micros, permits: u32) -> Reading {
+        let used = counts.used(now.max(counts.opened));
+        let is_left = too_many(self.limit, added(used, permits)) == 0;
+        let next = if is_left {
+            Micros::ZERO
+        } else {
+            let current = added(counts.current, permits);
+            let after = Counts { current, ..*counts };
+            self.fits_from(&after, 1).saturating_sub(now)
+        };
+        Reading {
+            fits: true,
+            wait: Micros::ZERO,
+            level: [used, counts.gone().saturating_sub(now).get()],
+            next,
+            at: now,
+        }
     }
 
     /// The instant from which `cost` fits. It does not fit yet.
@@ -138,17 +162,6 @@ impl Counts {
         self.current + share + u64::from(rest)
     }
 
-    /// The reading of these counts for a take that fits.
-    fn reading(&self, now: Micros) -> Reading {
-        let used = self.used(now.max(self.opened));
-        Reading {
-            fits: true,
-            wait: Micros::ZERO,
-            level: [used, self.gone().saturating_sub(now).get()],
-            at: now,
-        }
-    }
-
     /// When nothing counts any more: for the previous count at the end of the window, for the
     /// current one a whole window later.
     fn gone(&self) -> Micros {
@@ -175,16 +188,38 @@ fn multiply_divide(a: u64, b: u64, c: u64) -> (u64, bool) {
 impl Arithmetic for SlidingCounter {
     type State = State;
 
+    /// What a take makes of a window takes up to two windows to come back. So there may not be a
+    /// whole one in which time stands still.
+    fn repaired(&self, state: &State, now: Micros, action: &Action) -> Option<State> {
+        if state.opened <= now {
+            return None;
+        }
+        let counts = state.counts(now);
+        let latest = |windows: u64| {
+            let us = self.window.get().saturating_mul(windows);
+            now.saturating_add(Micros::new(us))
+        };
+        let used = counts.used(counts.opened);
+        let is_kept_out = match action {
+            Action::Take(take) if !fits(used, take.cost, self.limit) => {
+                self.fits_from(&counts, take.cost) > latest(2)
+            }
+            _ => false,
+        };
+        let is_ahead = is_kept_out || counts.opened > latest(1);
+        is_ahead.then(|| self.counted_at(&counts, now).into())
+    }
+
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let counts = state.counts(now);
-        let reading = counts.reading(now);
+        let used = counts.used(now.max(counts.opened));
+        if take.cost > 0 && fits(used, take.cost, self.limit) {
+            return self.reading(&self.counted_anew(counts, now), now, take.cost);
+        }
         // A look changes nothing: until somebody takes permits, the old windows apply.
+        let reading = self.reading(&counts, now, 0);
         if take.cost == 0 {
             return reading;
-        }
-        let [used, _] = reading.level;
-        if fits(used, take.cost, self.limit) {
-            return self.counted_anew(counts, now).reading(now);
         }
         Reading {
             fits: false,
@@ -193,8 +228,8 @@ impl Arithmetic for SlidingCounter {
         }
     }
 
-    fn read_to_charge(&self, state: &State, now: Micros) -> Reading {
-        self.counts(state, now).reading(now)
+    fn read_to_charge(&self, state: &State, now: Micros, permits: u32) -> Reading {
+        self.reading(&self.counts(state, now), now, permits)
     }
 
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {
@@ -256,7 +291,7 @@ impl Arithmetic for SlidingCounter {
         } else {
             gone_in
         };
-        Left::all_after(remaining(self.limit, used), reset_after)
+        Left::new(remaining(self.limit, used), reading.next, reset_after)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::counting::{added, fits, padded, remaining, until_forgotten};
+use super::counting::{added, fits, padded, remaining, too_many, until_forgotten};
 use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -68,30 +68,52 @@ impl SlidingWindow {
         slice.ends.saturating_add(self.window)
     }
 
-    /// The reading for a caller that takes permits; the slices are then kept for this limit's
+    /// The reading for a caller that takes these permits; the slices are then kept for this limit's
     /// window.
-    fn reading(&self, state: &State, now: Micros) -> Reading {
+    fn reading(&self, state: &State, now: Micros, permits: u32) -> Reading {
         let newest = self.live(state, now).last();
         let empty = newest.map_or(Micros::ZERO, |slice| self.lapse(slice));
+        let used = self.used(state, now);
         Reading {
             fits: true,
             wait: Micros::ZERO,
-            level: [self.used(state, now), empty.saturating_sub(now).get()],
+            level: [used, empty.saturating_sub(now).get()],
+            next: self.next(state, now, used, permits),
             at: now,
         }
     }
 
-    /// How long until `cost` fits: until enough slices have lapsed.
-    fn wait(&self, state: &State, now: Micros, too_many: u64) -> Micros {
+    /// When so many permits have lapsed. `None` if fewer are used.
+    fn lapse_of(&self, state: &State, now: Micros, permits: u64) -> Option<Micros> {
         let mut freed = 0;
         let enough = self.live(state, now).find(|slice| {
             freed += slice.used;
-            freed >= too_many
+            freed >= permits
         });
-        match enough {
-            Some(slice) => self.lapse(slice).min(state.expires).saturating_sub(now),
+        enough.map(|slice| self.lapse(slice))
+    }
+
+    /// How long until enough slices have lapsed.
+    fn wait(&self, state: &State, now: Micros, too_many: u64) -> Micros {
+        match self.lapse_of(state, now, too_many) {
+            Some(lapse) => lapse.min(state.expires).saturating_sub(now),
             // Only a cost above the limit outlasts every slice.
             None => self.window,
+        }
+    }
+
+    /// How long until there is a permit again, if none is left after these were taken.
+    fn next(&self, state: &State, now: Micros, used: u64, permits: u32) -> Micros {
+        match too_many(self.limit, added(used, permits)) {
+            0 => Micros::ZERO,
+            too_many if permits == 0 => self.wait(state, now, too_many),
+            too_many => {
+                let newest = state.slices.back().map_or(Micros::ZERO, |slice| slice.ends);
+                let own = self.end_of_slice(now).max(newest);
+                let lapse = self.lapse_of(state, now, too_many);
+                let own = own.saturating_add(self.window);
+                lapse.unwrap_or(own).saturating_sub(now)
+            }
         }
     }
 }
@@ -113,25 +135,52 @@ impl State {
 impl Arithmetic for SlidingWindow {
     type State = State;
 
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
-        let reading = self.reading(state, now);
-        if take.cost == 0 {
-            return until_forgotten(reading, state.expires);
+    fn repaired(&self, state: &State, now: Micros, action: &Action) -> Option<State> {
+        let newest = state.slices.back()?;
+        // No slice is longer than its window. One that was charged by a longer window need not be
+        // from a clock that was ahead, and is left as it is until permits are taken by this one.
+        let takes = match action {
+            Action::Take(take) => {
+                take.cost > 0 && fits(self.used(state, now), take.cost, self.limit)
+            }
+            action => action.takes() > 0,
+        };
+        let window = if takes {
+            self.window
+        } else {
+            self.window.max(state.window())
+        };
+        if newest.ends <= now.saturating_add(window) {
+            return None;
         }
-        let [used, _] = reading.level;
+        let ends = self.end_of_slice(now);
+        let before = state.slices.partition_point(|slice| slice.ends < ends);
+        let used = state.slices.range(before..).map(|slice| slice.used).sum();
+        let mut slices: VecDeque<_> = state.slices.range(..before).copied().collect();
+        slices.push_back(Slice { ends, used });
+        let expires = ends.saturating_add(self.window);
+        Some(State { expires, slices })
+    }
+
+    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+        let looked = || until_forgotten(self.reading(state, now, 0), state.expires);
+        if take.cost == 0 {
+            return looked();
+        }
+        let used = self.used(state, now);
         if fits(used, take.cost, self.limit) {
-            return reading;
+            return self.reading(state, now, take.cost);
         }
         let wanted = used + u64::from(take.cost);
         Reading {
             fits: false,
             wait: self.wait(state, now, wanted - u64::from(self.limit)),
-            ..until_forgotten(reading, state.expires)
+            ..looked()
         }
     }
 
-    fn read_to_charge(&self, state: &State, now: Micros) -> Reading {
-        self.reading(state, now)
+    fn read_to_charge(&self, state: &State, now: Micros, permits: u32) -> Reading {
+        self.reading(state, now, permits)
     }
 
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {
@@ -205,7 +254,8 @@ impl Arithmetic for SlidingWindow {
             let lapses = self.end_of_slice(reading.at).saturating_add(self.window);
             empty_in = empty_in.max(lapses.saturating_sub(reading.at));
         }
-        Left::all_after(remaining(self.limit, added(used, charged)), empty_in)
+        let remaining = remaining(self.limit, added(used, charged));
+        Left::new(remaining, reading.next, empty_in)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

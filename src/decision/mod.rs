@@ -27,7 +27,8 @@ pub struct Decision {
     /// How long the request is delayed, or would have been.
     pub(crate) delay: Micros,
     pub(crate) reset_after: Micros,
-    /// How long until there are more permits, at the latest.
+    /// How long until there is a permit again, if none is left; of a fixed window, whether or not
+    /// any is left, how long until it ends.
     pub(crate) renews_after: Micros,
     /// Whether all permits are back then, as with a fixed window, not just one more.
     pub(crate) renews_whole: bool,
@@ -202,6 +203,18 @@ impl Decision {
         self.reset_after.to_duration()
     }
 
+    /// How long until there is a permit, if nobody asks; zero while there is one. After a
+    /// decision that took the last one, and after a denial that left none, a request that costs one
+    /// permit is denied earlier, and allowed then: exact to the microsecond, as
+    /// [`retry_after`](Self::retry_after).
+    ///
+    /// Under a [concurrency](crate::Limit::concurrency) limit, it is the time until all leases have
+    /// lapsed: a permit is back as soon as a request ends. While the subject is
+    /// [banned](Self::banned_for), it is no less than the rest of the ban.
+    pub fn next_permit_after(&self) -> Duration {
+        self.next_after().to_duration()
+    }
+
     /// Whether the store was not asked because this process remembers a denial that still holds:
     /// see [`DenyCache`](crate::DenyCache). Nothing was taken then.
     pub fn is_remembered(&self) -> bool {
@@ -287,7 +300,7 @@ impl Decision {
         self.renews_after = match self.outcome {
             Outcome::Banned => self.retry_after,
             // The limit may be used up for longer than the ban lasts.
-            _ => ban.max(self.more_in()),
+            _ => ban.max(self.next_after()),
         };
         self.renews_whole = false;
         self.ban = ban;
@@ -298,7 +311,7 @@ impl Decision {
     }
 
     /// How long until there is a permit; zero if there is one.
-    fn more_in(&self) -> Micros {
+    pub(crate) fn next_after(&self) -> Micros {
         match self.remaining {
             0 => self.renews_after,
             _ => Micros::ZERO,

@@ -21,7 +21,7 @@ impl Decision {
             all.remaining = about.remaining.min(beside.remaining);
             // There are more permits once each rate that has none left has more.
             if beside.remaining == 0 {
-                all.renews_after = beside.renews_after.max(about.more_in());
+                all.renews_after = beside.renews_after.max(about.next_after());
                 all.renews_whole &= about.remaining == 0 && beside.renews_whole;
             }
             all.reset_after = about.reset_after.max(beside.reset_after);

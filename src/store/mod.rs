@@ -60,7 +60,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///    atomic step reaches all checks, as in a Redis Cluster, those of one subject are decided in
 ///    one step, and what was taken is given back if those of another subject deny.
 /// 2. The decisions come in the order of the checks.
-/// 3. A question that is answered with a denial leaves no trace but what a penalty counts.
+/// 3. A question that is answered with a denial leaves no trace but what a penalty counts, and what
+///    [repairs](crate::algorithm::Algorithm::commit) a step of the clock.
 /// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
 ///    microsecond, on one clock for all who share the store.
 /// 5. Parameters travel with the check: a changed limit judges what was used before.
@@ -111,7 +112,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///         let asks = checks.iter().map(Check::ask);
 ///         let committed = committed(asks.clone(), &readings);
 ///         let each = checks.iter().zip(&mut readings).zip(committed);
-///         for ((check, reading), _) in each.filter(|(_, is_committed)| *is_committed) {
+///         // What does not fit is not carried out: its state may need a repair, so that the wait holds.
+///         for ((check, reading), _) in each.filter(|((_, read), is)| *is || !read.fits) {
 ///             let state = states.get_mut(&check.fingerprint()).expect("it was read");
 ///             *reading = check.algorithm.commit(state, now, &check.action, *reading);
 ///         }

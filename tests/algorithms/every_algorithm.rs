@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::Action;
+use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Rate, SECOND, per_minute};
 
 use crate::support::bench::Bench;
@@ -13,11 +13,13 @@ on_every_store! {
     exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate
     a_rate_that_is_no_whole_number_of_microseconds_is_exact_over_time
     denied_until_retry_after_and_allowed_at_it
+    who_has_taken_the_last_permit_is_told_to_the_microsecond_when_the_next_one_comes
     idling_gives_no_permit_too_many
     remaining_counts_down_and_is_what_could_be_taken
     who_takes_for_good_is_told_of_the_same_reset
     hammering_while_denied_never_pushes_the_reset_away
     a_clock_that_steps_back_never_frees_capacity
+    nobody_is_kept_out_for_longer_than_two_windows_by_a_clock_that_was_ahead
     a_cost_above_the_capacity_is_never_and_not_not_yet
     a_lowered_limit_does_not_stumble_over_a_state_above_it
     a_raised_rate_forgives_nothing
@@ -111,6 +113,50 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
     }
 }
 
+/// Also when the last of them are taken at once, which a script judges as one sum, and when a take or a
+/// denial is of several.
+async fn who_has_taken_the_last_permit_is_told_to_the_microsecond_when_the_next_one_comes(
+    bench: &Bench,
+) {
+    let (permits, window) = (12, 12 * MINUTE);
+    for limit in every_algorithm(permits, window) {
+        // Places of a concurrency limit come back when their holders end.
+        if limit == Limit::concurrency(permits).lease(window) {
+            continue;
+        }
+        for (costs, pause) in [
+            (vec![1], MINUTE / 7),
+            (vec![3, 1, 2], MINUTE / 3),
+            (vec![4, 2], Duration::ZERO),
+        ] {
+            bench.align(window);
+            bench.advance(MINUTE);
+            let mut left = permits;
+            for cost in costs.iter().cycle() {
+                let cost = left.min(*cost);
+                let decision = bench.ask(limit, cost).await;
+                assert!(decision.is_allowed());
+                left = decision.remaining();
+                let is_told = decision.next_permit_after() > Duration::ZERO;
+                assert_eq!(is_told, left == 0, "{limit:?}");
+                if left == 0 {
+                    break;
+                }
+                bench.advance(pause);
+            }
+            let next = bench.ask(limit, 0).await.next_permit_after();
+            let denied = bench.ask(limit, 2).await;
+            assert_eq!(denied.next_permit_after(), next, "{limit:?}");
+            bench.advance(next - Duration::from_micros(1));
+            let early = bench.ask(limit, 1).await;
+            assert_eq!(early.retry_after(), Some(Duration::from_micros(1)));
+            bench.advance_us(1);
+            assert!(bench.ask(limit, 1).await.is_allowed(), "{limit:?}");
+            bench.advance(3 * window);
+        }
+    }
+}
+
 /// Two other crates give capacity + 1 after idling.
 async fn idling_gives_no_permit_too_many(bench: &Bench) {
     for (permits, window) in [
@@ -190,19 +236,61 @@ async fn hammering_while_denied_never_pushes_the_reset_away(bench: &Bench) {
 
 async fn a_clock_that_steps_back_never_frees_capacity(bench: &Bench) {
     // Room to step back in.
-    bench.advance(2 * HOUR);
+    bench.advance(20 * HOUR);
     for limit in every_algorithm(3, MINUTE) {
+        for step in [Duration::from_micros(1), 30 * SECOND, HOUR] {
+            bench.align(MINUTE);
+            bench.drain(limit, 1).await;
+            let wait = bench.ask(limit, 1).await.retry_after().unwrap();
+            bench.clock.step_back(step);
+            let denied = bench.ask(limit, 1).await;
+            assert!(!denied.is_allowed(), "{limit:?}");
+            // The wait is relative to the clock as it is now, and is still exact.
+            let told = denied.retry_after().unwrap();
+            let is_debt = can_wait(limit);
+            if step < MINUTE || is_debt {
+                assert_eq!(told, wait + step, "{limit:?}");
+            } else {
+                assert!(told <= 2 * MINUTE, "{limit:?}: {told:?}");
+            }
+            bench.advance(told - Duration::from_micros(1));
+            let early = bench.ask(limit, 1).await.retry_after();
+            assert_eq!(early, Some(Duration::from_micros(1)), "{limit:?}");
+            bench.advance_us(1);
+            assert!(bench.ask(limit, 1).await.is_allowed(), "{limit:?}");
+            bench.advance(3 * MINUTE);
+        }
+    }
+}
+
+/// Whether it counts in debt.
+fn can_wait(limit: Limit) -> bool {
+    Algorithm::try_from(&limit).unwrap().can_wait()
+}
+
+/// A denial writes what makes its wait come true, and so does what is taken.
+async fn nobody_is_kept_out_for_longer_than_two_windows_by_a_clock_that_was_ahead(bench: &Bench) {
+    bench.advance(20 * HOUR);
+    for limit in every_algorithm(3, MINUTE) {
+        if can_wait(limit) {
+            continue;
+        }
         bench.align(MINUTE);
-        bench.drain(limit, 1).await;
-        let wait = bench.ask(limit, 1).await.retry_after().unwrap();
+        assert!(bench.ask(limit, 2).await.is_allowed());
         bench.clock.step_back(HOUR);
-        let denied = bench.ask(limit, 1).await;
-        assert!(!denied.is_allowed(), "{limit:?}");
-        // The wait is relative to the clock as it is now, and is still exact.
-        assert_eq!(denied.retry_after(), Some(wait + HOUR), "{limit:?}");
-        bench.advance(wait + HOUR);
-        assert!(bench.ask(limit, 1).await.is_allowed(), "{limit:?}");
+        // What fits is taken beside what was, and both come back.
+        assert_eq!(bench.ask(limit, 1).await.remaining(), 0, "{limit:?}");
         bench.advance(2 * MINUTE);
+        assert_eq!(bench.ask(limit, 3).await.remaining(), 0, "{limit:?}");
+        bench.clock.step_back(HOUR);
+        let both = [("policy", limit, "key", 3), ("other", limit, "key", 1)];
+        let mut waited = Duration::ZERO;
+        while !bench.ask_all(&both).await.all_allow() {
+            bench.advance(5 * SECOND);
+            waited += 5 * SECOND;
+            assert!(waited <= 2 * MINUTE, "{limit:?}");
+        }
+        bench.advance(3 * MINUTE);
     }
 }
 

@@ -128,7 +128,7 @@ fn steps() -> impl Strategy<Value = Step> {
     let time = prop_oneof![
         8 => Just(Time::Stands),
         8 => span.clone().prop_map(Time::On),
-        1 => span.prop_map(Time::Back),
+        2 => span.prop_map(Time::Back),
         4 => (0_u64..=1).prop_map(|early_us| Time::ToRetry { early_us }),
         1 => (0_u64..=1).prop_map(|early_us| Time::ToReset { early_us }),
     ];

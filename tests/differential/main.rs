@@ -43,7 +43,7 @@ impl Algorithms {
             .iter()
             .zip(&mut readings)
             .zip(committed)
-            .filter(|(_, committed)| *committed)
+            .filter(|((_, reading), committed)| *committed || !reading.fits)
         {
             let (algorithm, action) = (check.algorithm, &check.action);
             *reading = algorithm.commit(self.state(check), now, action, *reading);

@@ -112,7 +112,10 @@ impl Counts {
             .iter()
             .map(|asked| Ask::enforced(&asked.algorithm, &asked.action));
         let committed = committed(asked.clone(), &readings);
-        for (position, _) in committed.enumerate().filter(|(_, is)| *is) {
+        for (position, is_committed) in committed.enumerate() {
+            if !is_committed && readings[position].fits {
+                continue;
+            }
             let question = &questions[position];
             let state = states.get_mut(&question.key).expect("it was read");
             readings[position] =

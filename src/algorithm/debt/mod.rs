@@ -238,6 +238,7 @@ impl Arithmetic for Debt {
             fits,
             wait,
             level: [debt.us, debt.part.into()],
+            next: Micros::ZERO,
             at: now,
         }
     }
@@ -393,6 +394,7 @@ impl Arithmetic for Debt {
             fits,
             wait,
             level: [debt.us, debt.part.into()],
+            next: Micros::ZERO,
             at: reading.at.saturating_add(elapsed),
         })
     }

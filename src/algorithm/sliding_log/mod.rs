@@ -5,7 +5,7 @@
 //! within the window is the difference of two totals. So a charge of any cost is one entry, and
 //! entries are never summed.
 
-use super::counting::{added, fits, remaining, until_forgotten, window_arguments};
+use super::counting::{added, fits, remaining, too_many, until_forgotten, window_arguments};
 use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
 use crate::limit::SoundLimit;
 use crate::time::Micros;
@@ -70,16 +70,34 @@ impl SlidingLog {
         self.lapse(entry) <= now
     }
 
+    /// When so many permits have lapsed. `None` if fewer are used.
+    fn lapse_of(&self, state: &State, live: &Live, permits: u64) -> Option<Micros> {
+        let enough = state.entries.partition_point(|entry| {
+            self.lapsed(entry, live.now) || taken(live.base, entry.total) < permits
+        });
+        state.entries.get(enough).map(|entry| self.lapse(entry))
+    }
+
     /// How long until `cost` fits: until enough entries have lapsed.
     fn wait(&self, state: &State, live: &Live, now: Micros, cost: u32) -> Micros {
         let too_many = (live.used + u64::from(cost)).saturating_sub(self.limit.into());
-        let enough = state.entries.partition_point(|entry| {
-            self.lapsed(entry, live.now) || taken(live.base, entry.total) < too_many
-        });
-        match state.entries.get(enough) {
-            Some(entry) => self.lapse(entry).min(state.expires).saturating_sub(now),
+        match self.lapse_of(state, live, too_many) {
+            Some(lapse) => lapse.min(state.expires).saturating_sub(now),
             // Only a cost above the limit outlasts every entry.
             None => self.window,
+        }
+    }
+
+    /// How long until there is a permit again, if none is left after these were taken.
+    fn next(&self, state: &State, live: &Live, now: Micros, permits: u32) -> Micros {
+        match too_many(self.limit, added(live.used, permits)) {
+            0 => Micros::ZERO,
+            _ if permits == 0 => self.wait(state, live, now, 1),
+            too_many => {
+                let own = live.now.saturating_add(self.window);
+                let lapse = self.lapse_of(state, live, too_many);
+                lapse.unwrap_or(own).saturating_sub(now)
+            }
         }
     }
 
@@ -87,14 +105,16 @@ impl SlidingLog {
         entry.at.saturating_add(self.window)
     }
 
-    /// The reading for a caller that takes permits; the log is then kept for this limit's window.
-    fn reading(&self, state: &State, live: &Live, now: Micros) -> Reading {
+    /// The reading for a caller that takes these permits; the log is then kept for this limit's
+    /// window.
+    fn reading(&self, state: &State, live: &Live, now: Micros, permits: u32) -> Reading {
         let newest = state.entries.back().filter(|_| live.used > 0);
         let empty = newest.map_or(Micros::ZERO, |newest| self.lapse(newest));
         Reading {
             fits: true,
             wait: Micros::ZERO,
             level: [live.used, empty.saturating_sub(now).get()],
+            next: self.next(state, live, now, permits),
             at: now,
         }
     }
@@ -103,24 +123,30 @@ impl SlidingLog {
 impl Arithmetic for SlidingLog {
     type State = State;
 
+    fn repaired(&self, state: &State, now: Micros, _: &Action) -> Option<State> {
+        let newest = state.entries.back()?;
+        let is_ahead = newest.at > now.saturating_add(self.window);
+        is_ahead.then(|| state.logged_by(now, self.window))
+    }
+
     fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
         let live = self.live(state, now);
-        let reading = self.reading(state, &live, now);
+        let reading = |permits| self.reading(state, &live, now, permits);
         if take.cost == 0 {
-            return until_forgotten(reading, state.expires);
+            return until_forgotten(reading(0), state.expires);
         }
         if fits(live.used, take.cost, self.limit) {
-            return reading;
+            return reading(take.cost);
         }
         Reading {
             fits: false,
             wait: self.wait(state, &live, now, take.cost),
-            ..until_forgotten(reading, state.expires)
+            ..until_forgotten(reading(0), state.expires)
         }
     }
 
-    fn read_to_charge(&self, state: &State, now: Micros) -> Reading {
-        self.reading(state, &self.live(state, now), now)
+    fn read_to_charge(&self, state: &State, now: Micros, permits: u32) -> Reading {
+        self.reading(state, &self.live(state, now), now, permits)
     }
 
     fn charge(&self, state: &mut State, now: Micros, permits: u32) {
@@ -188,7 +214,7 @@ impl Arithmetic for SlidingLog {
             empty_in.max(self.window)
         };
         let used = used.saturating_add(charged.into());
-        Left::all_after(remaining(self.limit, used), reset_after)
+        Left::new(remaining(self.limit, used), reading.next, reset_after)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {

@@ -54,6 +54,19 @@ impl State {
         }
     }
 
+    /// The same log, where all that was logged after `now` has been logged then, by this window.
+    pub(super) fn logged_by(&self, now: Micros, window: Micros) -> Self {
+        let before = self.entries.partition_point(|entry| entry.at <= now);
+        let mut entries: VecDeque<_> = self.entries.range(..before).copied().collect();
+        let total = self.entries.back().map(|newest| newest.total);
+        entries.extend(total.map(|total| Entry { at: now, total }));
+        Self {
+            expires: now.saturating_add(window),
+            base: self.base,
+            entries,
+        }
+    }
+
     /// Gives back this many permits of this entry, and then of those before it. There must be as
     /// many.
     pub(super) fn give_back_of(&mut self, entry: usize, back: u64) {

@@ -14,6 +14,7 @@ use crate::time::{DAY, SECOND};
 
 mod bans;
 mod buckets;
+mod clock_steps;
 mod giving_back;
 mod leases;
 mod over_admission;
@@ -62,12 +63,11 @@ impl Subject {
 
     fn act(&mut self, action: Action) -> Decision {
         let now = Micros::new(self.now);
-        let mut reading = self.algorithm.read(&self.state, now, &action);
-        if reading.fits {
-            reading = self
-                .algorithm
-                .commit(&mut self.state, now, &action, reading);
-        }
+        let reading = self.algorithm.read(&self.state, now, &action);
+        // Of what does not fit, this repairs the state.
+        let reading = self
+            .algorithm
+            .commit(&mut self.state, now, &action, reading);
         decide(
             std::iter::once(Ask::enforced(&self.algorithm, &action)),
             &[reading],

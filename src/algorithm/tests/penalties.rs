@@ -36,7 +36,7 @@ impl Guarded {
             .each_ref()
             .map(|subject| subject.algorithm.read(&subject.state, now, &action));
         for (position, committed) in committed(asked(), &readings).enumerate() {
-            if committed {
+            if committed || !readings[position].fits {
                 let Subject {
                     algorithm, state, ..
                 } = &mut *both[position];

@@ -71,8 +71,10 @@ impl<'a> Together<'a> {
             self.let_in_each(&committed, false);
         }
         without_room.extend(self.let_in_each(&committed, true));
-        for position in (0..readings.len()).filter(|&position| committed[position]) {
-            readings[position] = self.commit(position, readings[position]);
+        for (position, committed) in committed.into_iter().enumerate() {
+            if committed || !readings[position].fits {
+                readings[position] = self.commit(position, readings[position]);
+            }
         }
         let mut decisions = decide(self.asks(), &readings);
         for (position, decision) in decisions.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::algorithm::{Action, Algorithm, Ask, State, decide};
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
 use crate::limit::Limit;
-use crate::time::{DAY, MINUTE, ManualClock, Micros, SECOND};
+use crate::time::{DAY, HOUR, MINUTE, ManualClock, Micros, SECOND};
 
 mod families;
 mod lists;
@@ -182,6 +182,43 @@ fn an_exhausted_log_announces_its_first_lapse_when_it_denies() {
     assert_eq!(
         (renewal_secs(&denied), retry_after_secs(&denied)),
         (40, Some(40))
+    );
+}
+
+/// Five an hour, one request each 8 minutes, of which the fifth takes the last permit. A client that
+/// waited until all are back would lose half of its quota.
+#[test]
+fn who_takes_the_last_permit_of_a_sliding_limit_is_told_when_the_next_one_comes() {
+    let limits = [
+        (Limit::sliding_log(5, HOUR), 1_680),
+        (Limit::sliding_counter(5, HOUR), 2_400),
+        (Limit::sliding_window(5, HOUR), 2_040),
+    ];
+    for (limit, wait) in limits {
+        let mut history = History::of(limit);
+        let mut ask = |minute: u64| history.ask(minute * 60_000_000, 1);
+        let last = [0, 8, 16, 24, 32].map(&mut ask)[4];
+        assert_eq!((last.remaining(), renewal_secs(&last)), (0, wait));
+        assert_eq!(last.next_permit_after().as_secs(), wait);
+        // As a denial has it, at the same time and later.
+        for minute in [32, 40] {
+            let (denied, gone) = (ask(minute), (minute - 32) * 60);
+            assert_eq!(renewal_secs(&denied), wait - gone);
+            assert_eq!(retry_after_secs(&denied), Some(wait - gone));
+        }
+    }
+}
+
+#[test]
+fn a_denial_of_several_permits_tells_when_the_first_of_them_is_back() {
+    let mut history = History::of(Limit::sliding_log(2, MINUTE));
+    for second in [0, 20] {
+        let _ = history.ask(second * 1_000_000, 1);
+    }
+    let denied = history.ask(30_000_000, 2);
+    assert_eq!(
+        (renewal_secs(&denied), retry_after_secs(&denied)),
+        (30, Some(50))
     );
 }
 

@@ -94,7 +94,7 @@ impl Expected {
         rows: &[Value],
         at: u64,
     ) -> Result<Decisions, StoreError> {
-        let rows: SmallVec<[u64; 16]> = integers(rows)?;
+        let rows: SmallVec<[u64; 4 * INTEGERS_A_CHECK]> = integers(rows)?;
         let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
         let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
         let rows = rows.chunks_exact(INTEGERS_A_CHECK);
@@ -167,8 +167,11 @@ mod tests {
             let decisions = expected.read(integers(reply)).unwrap();
             [decisions[0].remaining(), decisions[1].remaining()]
         };
-        assert_eq!(left(&[1, 0, 2, 500_000, 1, 0, 3, 500_000, 7]), [2, 5]);
-        assert_eq!(left(&[1, 0, 2, 500_000, 0, 500_000, 9, 500_000, 7]), [3, 0]);
+        assert_eq!(left(&[1, 0, 2, 500_000, 0, 1, 0, 3, 500_000, 0, 7]), [2, 5]);
+        assert_eq!(
+            left(&[1, 0, 2, 500_000, 0, 0, 500_000, 9, 500_000, 0, 7]),
+            [3, 0]
+        );
     }
 
     #[test]
@@ -179,11 +182,12 @@ mod tests {
             Value::Okay,
             Value::Int(1),
             integers(&[]),
-            integers(&[1, 0, 0, 0]),
-            integers(&[1, 0, 0, 0, 7, 7]),
-            integers(&[2, 0, 0, 0, 7]),
-            integers(&[0, -1, 0, 0, 7]),
-            Value::Array(vec![Value::Nil; 5]),
+            integers(&[1, 0, 0, 0, 0]),
+            integers(&[1, 0, 0, 0, 7]),
+            integers(&[1, 0, 0, 0, 0, 7, 7]),
+            integers(&[2, 0, 0, 0, 0, 7]),
+            integers(&[0, -1, 0, 0, 0, 7]),
+            Value::Array(vec![Value::Nil; 6]),
         ] {
             let error = expected.read(reply).unwrap_err();
             assert_eq!(error.kind(), StoreErrorKind::BadReply);
@@ -193,7 +197,7 @@ mod tests {
     #[test]
     fn a_check_in_shadow_that_failed_is_let_through() {
         let mut expected = expected(&[Limit::gcra(1, SECOND), Limit::gcra(1, SECOND)]);
-        let reply = |code| integers(&[code, 0, 0, 0, 0, 5, 0, 0, 7]);
+        let reply = |code| integers(&[code, 0, 0, 0, 0, 0, 5, 0, 0, 0, 7]);
         assert!(expected.read(reply(2)).is_err());
         expected.asked[0].is_shadow = true;
         for (code, kind) in [
@@ -214,7 +218,7 @@ mod tests {
         fn no_integers_whatever_panic(
             fits in 0_i64..=1,
             others in prop::collection::vec(
-                prop_oneof![0_i64..10, 0..=i64::from(u32::MAX), 0..=i64::MAX], 4,
+                prop_oneof![0_i64..10, 0..=i64::from(u32::MAX), 0..=i64::MAX], 5,
             ),
         ) {
             let row: Vec<_> = std::iter::once(fits).chain(others).collect();

@@ -7,14 +7,19 @@ use super::{INTEGERS_A_CHECK, bad, dated_answers, integers, reading};
 use crate::algorithm::Reading;
 use crate::error::StoreError;
 use crate::store::redis::error::of_question;
+use crate::time::Micros;
 
 /// A verdict about takes that are judged one after the other, by key.
 pub(in crate::store::redis) enum Judged {
     /// The reading of the next take.
     One(Reading),
-    /// This many takes follow the last one with the same outcome, each after all before it have
+    /// So many takes follow the last one with the same outcome, each after all before it have
     /// taken theirs.
-    Alike(u64),
+    Alike {
+        takes: u64,
+        /// How long until a permit comes back after all of them, if they leave none.
+        next: Micros,
+    },
     /// Nothing was read for the takes of the next key.
     Failed(StoreError),
 }
@@ -40,7 +45,10 @@ pub(in crate::store::redis) fn judged(reply: &Value) -> Result<Vec<Judged>, Stor
         let row: SmallVec<[u64; INTEGERS_A_CHECK]> = integers(row)?;
         judged.push(match row[0] {
             fits @ (0 | 1) => Judged::One(reading(fits == 1, &row, at)),
-            2 => Judged::Alike(row[1]),
+            2 => Judged::Alike {
+                takes: row[1],
+                next: Micros::new(row[4]),
+            },
             _ => return Err(bad("neither yes nor no")),
         });
         left = behind;

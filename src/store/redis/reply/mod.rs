@@ -1,4 +1,4 @@
-//! Reads the replies of scripts. The composed script replies four integers for each check, and the
+//! Reads the replies of scripts. The composed script replies five integers for each check, and the
 //! instant after all of them.
 
 use redis::Value;
@@ -15,7 +15,7 @@ mod judged;
 pub(super) use expected::Expected;
 pub(super) use judged::{Judged, judged};
 
-const INTEGERS_A_CHECK: usize = 4;
+const INTEGERS_A_CHECK: usize = 5;
 
 /// The answers in a reply.
 ///
@@ -77,6 +77,7 @@ fn reading(fits: bool, row: &[u64], at_us: u64) -> Reading {
         fits,
         wait: Micros::new(row[1]),
         level: [row[2], row[3]],
+        next: Micros::new(row[4]),
         at: Micros::new(at_us),
     }
 }

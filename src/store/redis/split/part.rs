@@ -165,6 +165,7 @@ impl Part {
             fits: decision.outcome == Outcome::Allowed,
             wait: Micros::ZERO,
             level: [0; 2],
+            next: Micros::ZERO,
             at: Micros::ZERO,
         });
         let readings: SmallVec<[Reading; 4]> = readings.collect();

@@ -121,6 +121,8 @@ struct Told {
     /// How many takes follow the last one with the same outcome, each after all before it have
     /// taken theirs.
     together: u64,
+    /// How long until a permit comes back after the last of these.
+    next: Micros,
     /// What the last one has taken, if anything.
     taken: Option<u32>,
 }
@@ -153,13 +155,21 @@ impl Told {
         if self.together == 0 {
             match judged.next() {
                 Some(Judged::One(reading)) => return Ok(reading),
-                Some(Judged::Alike(takes)) if takes > 0 => self.together = takes,
+                Some(Judged::Alike { takes, next }) if takes > 0 => {
+                    (self.together, self.next) = (takes, next);
+                }
                 _ => return Err(other_rows()),
             }
         }
         self.together -= 1;
         match (self.readings.last(), self.taken) {
-            (Some(before), Some(taken)) => Ok(algorithm.behind(before, taken)),
+            (Some(before), Some(taken)) => {
+                let mut reading = algorithm.behind(before, taken);
+                if self.together == 0 {
+                    reading.next = self.next;
+                }
+                Ok(reading)
+            }
             _ => Err(other_rows()),
         }
     }

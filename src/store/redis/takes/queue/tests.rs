@@ -79,13 +79,13 @@ fn takes_of_a_key_by_other_rules_are_no_run_of_other_costs() {
 }
 
 /// A row: whether it fits, and how many were taken before.
-fn row(fits: i64, used: i64) -> [Value; 4] {
-    [fits, 0, used, 5].map(Value::Int)
+fn row(fits: i64, used: i64) -> [Value; 5] {
+    [fits, 0, used, 5, 0].map(Value::Int)
 }
 
 /// A row: this many go on behind the previous take.
-fn alike(takes: i64) -> [Value; 4] {
-    [2, takes, 0, 0].map(Value::Int)
+fn alike(takes: i64) -> [Value; 5] {
+    [2, takes, 0, 0, 0].map(Value::Int)
 }
 
 fn read(queue: &Queue, rows: &[&[Value]]) -> Result<Readings<Reading>, StoreError> {
