@@ -187,6 +187,7 @@
 //! | `memory` | yes | `MemoryStore`; `FailureMode::Local` |
 //! | `redis` | yes | `RedisStore`: a Redis or Valkey server, one that Sentinel names, or a cluster |
 //! | `redis-tls` | | TLS to Redis |
+//! | `redis-tls-insecure` | | **dangerous**: `RedisStoreBuilder::danger_accept_invalid_certs`, for self-signed certificates; takes `redis-tls` along |
 //! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool` |
 //! | `axum` | | the peer's address and the matched route as axum provides them; axum's response body stays what it is; extractors for handlers, which may return a `Rejection` as their response; `Operator`, a page for whoever is on call |
 //! | `tonic` | | the peer's address as tonic provides it; tonic's response body stays what it is; limits for a single service; a `Rejection` becomes a `Status` |
@@ -284,7 +285,7 @@ pub use self::store::{
     PendingAnswer, PolicyId, QuotaLease, Recovered, Store,
 };
 #[cfg(feature = "redis")]
-pub use self::store::{RedisStore, RedisStoreBuilder};
+pub use self::store::{RedisCredentials, RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};

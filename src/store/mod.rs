@@ -40,7 +40,7 @@ pub use quota::QuotaLease;
 #[cfg(feature = "config")]
 pub(crate) use redis::DEFAULT_PREFIX;
 #[cfg(feature = "redis")]
-pub use redis::{RedisStore, RedisStoreBuilder};
+pub use redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
 pub(crate) use tries::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE, Tries};
 pub(crate) use under_way::{OnItsWay, UnderWay};
 

@@ -2,6 +2,7 @@
 #![cfg(feature = "redis")]
 
 mod cluster;
+mod credentials;
 mod denied_elsewhere;
 mod far;
 mod groups;

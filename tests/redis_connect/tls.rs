@@ -10,6 +10,7 @@ use crate::cluster::SUBJECTS;
 use crate::load::taken;
 use crate::support::cluster::Cluster;
 use crate::support::redis::{Server, free_port};
+use crate::support::sentinel::{NAME, Sentinel};
 use crate::wrong_urls::each_way;
 use crate::{GENEROUS, assert_counts, client_list, limiter, told};
 
@@ -67,6 +68,22 @@ impl Files {
         files
     }
 
+    /// A certificate for this name that is its own authority.
+    #[cfg(feature = "redis-tls-insecure")]
+    fn self_signed(name: &str) -> Self {
+        let files = Self(tempfile::tempdir().unwrap());
+        let key = KeyPair::generate().unwrap();
+        let certificate = params_for(name).self_signed(&key).unwrap().pem();
+        for (name, text) in [
+            ("ca.pem", &certificate),
+            ("server.pem", &certificate),
+            ("server.key", &key.serialize_pem()),
+        ] {
+            std::fs::write(files.path(name), text).unwrap();
+        }
+        files
+    }
+
     fn path(&self, name: &str) -> String {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
@@ -87,7 +104,7 @@ impl Files {
 struct TlsServer {
     server: Server,
     url: String,
-    _files: Files,
+    files: Files,
 }
 
 impl TlsServer {
@@ -97,7 +114,10 @@ impl TlsServer {
     }
 
     fn start_with(authority: &Authority, certificate: CertificateParams, further: &[&str]) -> Self {
-        let files = Files::of(authority, certificate);
+        Self::over(Files::of(authority, certificate), further)
+    }
+
+    fn over(files: Files, further: &[&str]) -> Self {
         let port = free_port().to_string();
         let server = files.start(|options| {
             Server::start_with(&[options, further, &["--tls-port", &port]].concat())
@@ -105,7 +125,7 @@ impl TlsServer {
         Self {
             server,
             url: format!("rediss://127.0.0.1:{port}"),
-            _files: files,
+            files,
         }
     }
 
@@ -212,6 +232,104 @@ async fn a_server_that_refuses_the_clients_certificate_or_misses_one_is_recogniz
     }
 }
 
+/// The name in a certificate that no server is reached by.
+const CACHE: &str = "cache.test";
+
+/// Nobody can look it up, as nobody has to.
+#[tokio::test]
+async fn a_server_is_known_by_the_name_in_its_certificate_wherever_it_is_reached() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, CACHE, "no");
+    let builder = || server.builder().ca_certificate(authority.pem.as_str());
+    assert_refused(builder(), "give one of them as tls_server_name").await;
+    assert_refused(builder().tls_server_name("other.test"), "for other names").await;
+    let store = builder().tls_server_name(CACHE).connect().await;
+    assert_counts(store.unwrap()).await;
+}
+
+#[tokio::test]
+async fn nodes_that_announce_addresses_are_known_by_the_name_in_their_certificate() {
+    let authority = Authority::new();
+    let files = Files::of(&authority, params_for(CACHE));
+    let cluster = files
+        .start(|options| Cluster::over_tls(&[options, &["--tls-auth-clients", "no"]].concat()));
+    let builder = || RedisStore::builder(&cluster.url()).ca_certificate(authority.pem.as_str());
+    assert_refused(builder(), "for other names").await;
+    let store = builder().tls_server_name(CACHE).connect().await;
+    let limiter = limiter(store.unwrap(), GENEROUS);
+    for subject in SUBJECTS {
+        let decision = limiter.check("api", subject).await.unwrap();
+        assert_eq!(decision.store_failure(), None, "{subject}");
+    }
+    assert!(cluster.masters.iter().all(|node| !node.keys().is_empty()));
+}
+
+#[tokio::test]
+async fn sentinels_and_the_master_at_an_address_are_known_by_the_name_in_their_certificate() {
+    let authority = Authority::new();
+    let master = TlsServer::start(&authority, CACHE, "no");
+    let files = &master.files;
+    let sentinel_port = free_port();
+    let lines = format!(
+        "tls-port {sentinel_port}\ntls-ca-cert-file {}\ntls-cert-file {}\ntls-key-file {}\n\
+         tls-replication yes\ntls-auth-clients no",
+        files.path("ca.pem"),
+        files.path("server.pem"),
+        files.path("server.key"),
+    );
+    let (_, master_port) = master.url.rsplit_once(':').unwrap();
+    let _sentinel = Sentinel::watching(master_port.parse().unwrap(), &lines);
+    let url = format!("rediss-sentinel://127.0.0.1:{sentinel_port}/{NAME}");
+    let builder = || RedisStore::builder(&url).ca_certificate(authority.pem.as_str());
+    assert_refused(builder(), "for other names").await;
+    let store = builder().tls_server_name(CACHE).connect().await;
+    assert_counts(store.unwrap()).await;
+    assert_eq!(master.server.keys().len(), 1);
+}
+
+/// A certificate that nobody has signed but itself, and for another name.
+#[cfg(feature = "redis-tls-insecure")]
+#[tokio::test]
+async fn any_certificate_is_accepted_by_who_asks_for_the_danger_and_by_nobody_else() {
+    let files = Files::self_signed("somebody.else");
+    let server = TlsServer::over(files, &["--tls-auth-clients", "no"]);
+    assert_refused(server.builder(), "give ca_certificate").await;
+    let store = server
+        .builder()
+        .danger_accept_invalid_certs()
+        .connect()
+        .await;
+    assert_counts(store.unwrap()).await;
+
+    let files = Files::self_signed("somebody.else");
+    let cluster = files
+        .start(|options| Cluster::over_tls(&[options, &["--tls-auth-clients", "no"]].concat()));
+    let builder = RedisStore::builder(&cluster.url()).danger_accept_invalid_certs();
+    let limiter = limiter(builder.connect().await.unwrap(), GENEROUS);
+    for subject in SUBJECTS {
+        let decision = limiter.check("api", subject).await.unwrap();
+        assert_eq!(decision.store_failure(), None, "{subject}");
+    }
+}
+
+/// The client would honour it in any URL.
+#[tokio::test]
+async fn no_url_can_switch_the_check_of_certificates_off() {
+    let authority = Authority::new();
+    let server = TlsServer::start(&authority, "127.0.0.1", "no");
+    let rest = server.url.strip_prefix("rediss://").unwrap();
+    for url in [
+        format!("rediss://{rest}/#insecure"),
+        format!("rediss-cluster://{rest}/#insecure"),
+        format!("rediss-sentinel://{rest}/main#insecure"),
+        format!("rediss-cluster://{rest}#insecure"),
+    ] {
+        let error = RedisStore::connect(&url).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Configuration);
+        assert!(told(&error).contains("contains a #"), "{}", told(&error));
+    }
+}
+
 /// How many clients a node has on a port.
 fn clients(node: &Server, port: u16) -> usize {
     let list = client_list(node);
@@ -267,6 +385,19 @@ async fn certificates_that_cannot_be_used_are_refused_before_connecting() {
         (
             builder("redis://localhost").ca_certificate("any"),
             "use rediss://",
+        ),
+        (
+            builder("redis-cluster://localhost").tls_server_name(CACHE),
+            "use rediss://",
+        ),
+        (builder(url).tls_server_name("hunter2 "), "tls_server_name"),
+        (builder(url).tls_server_name(""), "tls_server_name"),
+        #[cfg(feature = "redis-tls-insecure")]
+        (
+            builder(url)
+                .tls_server_name(CACHE)
+                .danger_accept_invalid_certs(),
+            "no certificate is checked",
         ),
     ] {
         let error = builder.connect_lazy().unwrap_err();

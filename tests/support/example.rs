@@ -12,9 +12,9 @@ macro_rules! features {
 }
 
 /// All features of the crate, and whether this test was built with them.
-pub const FEATURES: [(&str, bool); 10] = features![
-    "memory" "redis" "redis-tls" "deadpool-sentinel" "axum" "tonic" "tonic-tls" "metrics" "tracing"
-    "config"
+pub const FEATURES: [(&str, bool); 11] = features![
+    "memory" "redis" "redis-tls" "redis-tls-insecure" "deadpool-sentinel" "axum" "tonic" "tonic-tls"
+    "metrics" "tracing" "config"
 ];
 
 /// The program of an example, built like this test, so that nothing is built twice.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::Cluster;
-use super::connection::{Address, Certificates, Connector, Lane, Masters, RESPONSE_TIMEOUT};
+use super::connection::{
+    Address, Connector, Handshake, Lane, Masters, RESPONSE_TIMEOUT, RedisCredentials, Tls,
+};
 use super::in_flight::InFlight;
 use super::keys::Prefix;
 use super::server::{Server, Servers};
@@ -22,7 +24,8 @@ pub struct RedisStoreBuilder {
     max_in_flight: usize,
     waits: Waits,
     clock: Option<Arc<dyn Clock>>,
-    certificates: Certificates,
+    tls: Tls,
+    credentials: Option<RedisCredentials>,
 }
 
 /// Where connections come from.
@@ -47,7 +50,8 @@ impl RedisStoreBuilder {
             max_in_flight: InFlight::USUAL,
             waits: Waits::USUAL,
             clock: None,
-            certificates: Certificates::default(),
+            tls: Tls::default(),
+            credentials: None,
         }
     }
 
@@ -98,7 +102,43 @@ impl RedisStoreBuilder {
     /// has its own.
     #[cfg(feature = "redis-tls")]
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.certificates.authority = Some(pem.into());
+        self.tls.authority = Some(pem.into());
+        self
+    }
+
+    /// Sets the name that the certificates of all servers must be for, in place of the addresses by
+    /// which they are reached. So a cluster can be used whose nodes announce addresses while their
+    /// certificate is for a name, and a master that Sentinel names by its address. Not for a pool.
+    ///
+    /// ```no_run
+    /// use tower_throttle::RedisStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = RedisStore::builder("rediss-cluster://cache.example.com:10000")
+    ///     .tls_server_name("cache.example.com")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis-tls")]
+    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.server_name = Some(name.into());
+        self
+    }
+
+    /// **Dangerous**: accepts whatever certificate a server shows, such as a self-signed one, one
+    /// for another name or one that has expired. Anybody between this process and the server can
+    /// then read the password and all keys, and decide in the server's place. Prefer
+    /// [`ca_certificate`](Self::ca_certificate), which a self-signed certificate can be, too, and
+    /// [`tls_server_name`](Self::tls_server_name). Not for a pool.
+    ///
+    /// The feature `redis-tls-insecure` has a side effect on other users of the crate `redis` in the
+    /// same program: their URLs may end in `#insecure`. Those of this crate may not.
+    #[cfg(feature = "redis-tls-insecure")]
+    pub fn danger_accept_invalid_certs(mut self) -> Self {
+        self.tls.accepts_any_certificate = true;
         self
     }
 
@@ -110,7 +150,16 @@ impl RedisStoreBuilder {
         certificate_pem: impl Into<Vec<u8>>,
         key_pem: impl Into<Vec<u8>>,
     ) -> Self {
-        self.certificates.client = Some((certificate_pem.into(), key_pem.into()));
+        self.tls.client = Some((certificate_pem.into(), key_pem.into()));
+        self
+    }
+
+    /// Logs in with these credentials, which may change at any time, in place of those in the URL:
+    /// on a single server, on all nodes of a cluster, and on the master that Sentinel names. The
+    /// Sentinels themselves are asked with the login at the end of the URL. Not for a pool, which
+    /// has its own.
+    pub fn credentials(mut self, credentials: RedisCredentials) -> Self {
+        self.credentials = Some(credentials);
         self
     }
 
@@ -129,7 +178,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// As for [`RedisStore::connect`]; and a prefix, a number or a certificate that cannot be used.
+    /// As for [`RedisStore::connect`]; and a prefix, a number or a TLS setting that cannot be used.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
         store.try_out().await?;
@@ -141,7 +190,7 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If the URL or a certificate cannot be read, or the prefix or a number is out of range.
+    /// If the URL or a TLS setting cannot be used, or the prefix or a number is out of range.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let wrong = |error| StoreError::with_source(StoreErrorKind::Configuration, error);
         let prefix = self
@@ -151,14 +200,20 @@ impl RedisStoreBuilder {
         let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
         let in_flight =
             InFlight::new(self.max_in_flight).map_err(|error| wrong(error.to_string()))?;
+        let handshake = |credentials| Handshake {
+            tls: self.tls.clone(),
+            credentials,
+        };
         let (name, servers) = match self.source {
             Source::Url(url) => {
                 let address = Address::parse(&url).map_err(wrong)?;
                 let name = address.to_string();
-                (name, servers_at(address, &self.certificates, &prefix)?)
+                let (servers, sentinels) = (handshake(self.credentials), handshake(None));
+                (name, servers_at(address, servers, sentinels, &prefix)?)
             }
-            Source::Pool(_) if !self.certificates.is_empty() => {
-                return Err(wrong("a pool has certificates of its own".to_owned()));
+            Source::Pool(_) if !self.tls.is_default() || self.credentials.is_some() => {
+                let own = "a pool has TLS settings and credentials of its own";
+                return Err(wrong(own.to_owned()));
             }
             Source::Pool(pool) => (
                 BY_POOL.to_owned(),
@@ -170,7 +225,7 @@ impl RedisStoreBuilder {
     }
 }
 
-/// Without the addresses of its servers, as URLs contain passwords.
+/// Without the addresses of its servers, as URLs contain passwords, and without keys.
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")
@@ -182,18 +237,19 @@ impl fmt::Debug for RedisStoreBuilder {
 
 fn servers_at(
     address: Address,
-    certificates: &Certificates,
+    handshake: Handshake,
+    sentinels_handshake: Handshake,
     prefix: &Prefix,
 ) -> Result<Servers, StoreError> {
     let connector = match address {
-        Address::Server(server) => Connector::to(certificates.apply(server)?)?,
+        Address::Server(server) => Connector::to(server, &handshake)?,
         Address::Sentinels(sentinels) => {
-            Connector::Sentinel(Arc::new(Masters::new(sentinels, certificates)?))
+            let masters = Masters::new(sentinels, handshake, sentinels_handshake)?;
+            Connector::Sentinel(Arc::new(masters))
         }
         Address::Cluster(nodes) => {
-            let nodes = nodes.into_iter().map(|node| certificates.apply(node));
-            let nodes = nodes.collect::<Result<_, _>>()?;
-            return Ok(Servers::Cluster(Cluster::new(nodes, prefix.clone())));
+            let cluster = Cluster::new(nodes, handshake, prefix.clone())?;
+            return Ok(Servers::Cluster(cluster));
         }
     };
     Ok(Servers::One(Lane::new(connector, prefix.clone())))

@@ -36,6 +36,7 @@ use server::{Server, Servers, Shared};
 use waits::Waits;
 
 pub use builder::RedisStoreBuilder;
+pub use connection::RedisCredentials;
 #[cfg(feature = "config")]
 pub(crate) use keys::DEFAULT_PREFIX;
 #[cfg(fuzzing)]
@@ -113,10 +114,14 @@ pub use reply::fuzzing::redis_reply;
 /// does: apart from the login and the choice of a database, every command names a key of the prefix.
 /// All keys must be on one server.
 ///
-/// TLS needs the feature `redis-tls`. It trusts the certificates that the system trusts, or those
-/// of [`ca_certificate`](RedisStoreBuilder). It uses the process's cryptography,
-/// `rustls::crypto::CryptoProvider`; if the application has installed none, the first connection
-/// installs ring's.
+/// A user and a password that change, such as the tokens of managed services, are given as
+/// [`RedisCredentials`] instead of in the URL.
+///
+/// TLS needs the feature `redis-tls`. A server's certificate must be signed by an authority that the
+/// system trusts, or by that of [`ca_certificate`](RedisStoreBuilder), and be for the address by
+/// which the server is reached, or for the [`tls_server_name`](RedisStoreBuilder). TLS uses the
+/// process's cryptography, `rustls::crypto::CryptoProvider`; if the application has installed none,
+/// the first connection installs ring's.
 ///
 /// # Clusters
 ///

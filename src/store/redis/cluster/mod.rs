@@ -13,7 +13,7 @@ use redis::{ConnectionInfo, RedisError, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connection::{Failed, Lane, RESPONSE_TIMEOUT, pause};
+use super::connection::{Failed, Handshake, Lane, RESPONSE_TIMEOUT, pause};
 use super::error::{is_demoted, of_nameless};
 use super::keys::Prefix;
 use super::script::Scripted;
@@ -51,8 +51,19 @@ enum Route {
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>, prefix: Prefix) -> Self {
-        Self(Arc::new(Topology::new(seeds, prefix)))
+    /// # Errors
+    ///
+    /// If a TLS setting cannot be used.
+    pub(super) fn new(
+        seeds: Vec<ConnectionInfo>,
+        handshake: Handshake,
+        prefix: Prefix,
+    ) -> Result<Self, StoreError> {
+        // Checks the settings, which are the same for all nodes.
+        for seed in &seeds {
+            handshake.prepare(seed.clone())?;
+        }
+        Ok(Self(Arc::new(Topology::new(seeds, handshake, prefix))))
     }
 
     /// Sends a question about one subject. The future may be dropped at any time.

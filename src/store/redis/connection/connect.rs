@@ -1,16 +1,18 @@
-//! Makes connections: by deadpool-redis, with all timeouts set, or to the master that Sentinel
-//! names. A connection is made once the server has answered over it.
+//! Makes connections: to a server, to the master that Sentinel names, or by a pool of the user's. A
+//! connection is made once the server has answered over it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime, TimeoutType};
+use deadpool_redis::{Connection, Pool, PoolError, TimeoutType};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2};
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, RedisResult, Value};
+use redis::{AsyncConnectionConfig, ConnectionInfo, RedisResult, Value};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::credentials::LoggedIn;
+use super::handshake::{Connected, Handshake};
 use super::probe::Probe;
 use super::sentinel::{Master, Masters};
 use super::tls::{choose_cryptography, is_over_tls};
@@ -26,8 +28,6 @@ pub(in crate::store::redis) const CONNECT_TIMEOUT: Duration = Duration::from_sec
 /// The time between the starts of two attempts: a server that is down, or refuses, gets at most two
 /// a second from each process.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// The number of attempts in flight if each takes as long as it may.
-const MOST_ATTEMPTS: usize = 4;
 /// After this time the client stops waiting for a reply; no decision has a later deadline.
 pub(in crate::store::redis) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A connection breaks if sent data stays unacknowledged for this long.
@@ -42,7 +42,10 @@ const WRITE_QUEUE: usize = InFlight::USUAL;
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {
     /// To one server.
-    Server { pool: Pool, address: ConnectionAddr },
+    Server {
+        server: Box<ConnectionInfo>,
+        handshake: Handshake,
+    },
     /// To the server of a user's pool.
     Pool(Pool),
     /// To the master that Sentinel names.
@@ -54,6 +57,8 @@ pub(in crate::store::redis) enum Connector {
 /// A connection to keep, over which the server has answered.
 pub(super) struct Made {
     pub(super) connection: MultiplexedConnection,
+    /// Keeps it logged in with credentials that may change.
+    pub(super) logged_in: Option<LoggedIn>,
     /// How long the answer took.
     pub(super) trip: Duration,
     /// The server, if Sentinels have named it.
@@ -63,10 +68,14 @@ pub(super) struct Made {
 impl Made {
     /// Waits for the server's first answer.
     pub(super) async fn greeted(
-        mut connection: MultiplexedConnection,
+        connected: Connected,
         probe: &Probe,
         master: Option<Master>,
     ) -> Result<Self, StoreError> {
+        let Connected {
+            mut connection,
+            logged_in,
+        } = connected;
         // Also for a user's pool: a reply that its client does not wait for would look like an
         // answer.
         connection.set_response_timeout(RESPONSE_TIMEOUT);
@@ -74,6 +83,7 @@ impl Made {
         greet(&mut connection, probe).await.map_err(of_connecting)?;
         Ok(Self {
             connection,
+            logged_in,
             trip: begun.elapsed(),
             master,
         })
@@ -81,19 +91,17 @@ impl Made {
 }
 
 impl Connector {
-    pub(in crate::store::redis) fn to(server: ConnectionInfo) -> Result<Self, StoreError> {
-        let server = with_our_settings(server);
-        let address = server.addr().clone();
-        let manager = Manager::new_with_config(server, config()).map_err(of_connecting)?;
-        Pool::builder(manager)
-            .max_size(MOST_ATTEMPTS)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(CONNECT_TIMEOUT))
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .recycle_timeout(Some(CONNECT_TIMEOUT))
-            .build()
-            .map(|pool| Self::Server { pool, address })
-            .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))
+    /// # Errors
+    ///
+    /// If a TLS setting cannot be used.
+    pub(in crate::store::redis) fn to(
+        server: ConnectionInfo,
+        handshake: &Handshake,
+    ) -> Result<Self, StoreError> {
+        Ok(Self::Server {
+            server: Box::new(handshake.prepare(server)?),
+            handshake: handshake.clone(),
+        })
     }
 
     /// Makes a connection to keep, as soon as possible. Also returns when the last attempt began.
@@ -138,7 +146,7 @@ impl Connector {
     /// where it connects to.
     pub(super) fn naming(&self, error: StoreError) -> StoreError {
         match self {
-            Self::Server { address, .. } => error.of_server(address),
+            Self::Server { server, .. } => error.of_server(server.addr()),
             Self::Sentinel(masters) => error.of_server(masters),
             Self::Pool(_) => error,
             #[cfg(feature = "deadpool-sentinel")]
@@ -162,7 +170,7 @@ impl Connector {
     /// settings.
     fn is_over_tls(&self) -> bool {
         match self {
-            Self::Server { address, .. } => is_over_tls(address),
+            Self::Server { server, .. } => is_over_tls(server.addr()),
             Self::Sentinel(masters) => masters.are_over_tls(),
             Self::Pool(_) => false,
             #[cfg(feature = "deadpool-sentinel")]
@@ -174,15 +182,18 @@ impl Connector {
         if self.is_over_tls() {
             choose_cryptography();
         }
-        let connection = match self {
-            Self::Server { pool, .. } | Self::Pool(pool) => {
-                Connection::take(pool.get().await.map_err(of_pool)?)
+        let connected = match self {
+            Self::Server { server, handshake } => {
+                handshake.connect(server).await.map_err(of_connecting)?
+            }
+            Self::Pool(pool) => {
+                Connected::by_pool(Connection::take(pool.get().await.map_err(of_pool)?))
             }
             Self::Sentinel(masters) => return Masters::connect(masters, probe).await,
             #[cfg(feature = "deadpool-sentinel")]
-            Self::SentinelPool(pool) => super::sentinel::from_pool(pool).await?,
+            Self::SentinelPool(pool) => Connected::by_pool(super::sentinel::from_pool(pool).await?),
         };
-        Made::greeted(connection, probe, None).await
+        Made::greeted(connected, probe, None).await
     }
 }
 

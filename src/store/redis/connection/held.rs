@@ -10,6 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 
 use super::connect::Made;
+use super::credentials::LoggedIn;
 use super::probe::Probe;
 use super::signs::{LONGEST_SILENCE, Signs};
 use crate::store::duty::Duty;
@@ -26,6 +27,8 @@ pub(super) struct Held {
     /// Whether its runtime makes progress by itself.
     is_always_served: bool,
     served: Serving,
+    /// Keeps it logged in with credentials that may change.
+    _logged_in: Option<LoggedIn>,
 }
 
 impl Held {
@@ -38,6 +41,7 @@ impl Held {
             probing: Duty::default(),
             is_always_served: goes_on_by_itself_here(),
             served: Serving::here(),
+            _logged_in: made.logged_in,
         }
     }
 
@@ -71,14 +75,14 @@ impl Held {
         reply
     }
 
-    /// Sends EVAL and EVALSHA, with ASKING on a node of a cluster, as each needs a right of its
-    /// own. Returns the answer to EVALSHA or, if the script was forgotten in between, to EVAL.
+    /// Sends EVAL and EVALSHA, with `is_asking` after ASKING, as each needs a right of its own.
+    /// Returns the answer to EVALSHA or, if the script was forgotten in between, to EVAL.
     pub(super) async fn try_out(
         &self,
         question: &impl Scripted,
-        is_node: bool,
+        is_asking: bool,
     ) -> RedisResult<Value> {
-        if !is_node {
+        if !is_asking {
             let by_text = self.command(&question.with_text()).await?;
             let by_digest = self.command(&question.by_digest()).await;
             return unless_forgotten(by_digest, by_text);

@@ -2,6 +2,8 @@
 
 mod address;
 mod connect;
+mod credentials;
+mod handshake;
 mod held;
 mod lane;
 mod probe;
@@ -11,6 +13,9 @@ mod tls;
 
 pub(super) use address::Address;
 pub(super) use connect::{CONNECT_TIMEOUT, Connector, RESPONSE_TIMEOUT, pause};
+pub(super) use handshake::Handshake;
 pub(super) use lane::{Failed, Lane};
 pub(super) use sentinel::Masters;
-pub(super) use tls::Certificates;
+pub(super) use tls::Tls;
+
+pub use credentials::RedisCredentials;

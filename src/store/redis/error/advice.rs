@@ -92,7 +92,8 @@ const OTHER_CERTIFICATES: [(&str, &str); 5] = [
 ];
 
 const OTHER_NAMES: &str = "the server's certificate is for other names: reach the server by one of \
-                           these, in the URL or in what a cluster or Sentinel announces";
+                           these, in the URL or in what a cluster or Sentinel announces, or give one \
+                           of them as tls_server_name";
 const OTHER_TIME: &str = "the server's certificate, or the client's, has expired or is not valid \
                           yet: renew it, or set the clock right";
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
-use crate::store::redis::connection::{Connector, Lane};
+use crate::store::redis::connection::{Connector, Handshake, Lane};
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::runtimes::is_ending_here;
 
@@ -28,8 +28,9 @@ use attempt::{Attempt, TURN};
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Topology {
-    /// The nodes in the URL; all others use the same login and certificates.
+    /// The nodes in the URL; all others use the same login.
     seeds: Vec<ConnectionInfo>,
+    handshake: Handshake,
     prefix: Prefix,
     lanes: Mutex<Lanes>,
     view: watch::Sender<View>,
@@ -60,9 +61,10 @@ struct View {
 }
 
 impl Topology {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>, prefix: Prefix) -> Self {
+    pub(super) fn new(seeds: Vec<ConnectionInfo>, handshake: Handshake, prefix: Prefix) -> Self {
         Self {
             seeds,
+            handshake,
             prefix,
             lanes: Mutex::default(),
             view: watch::Sender::new(View {
@@ -163,7 +165,7 @@ impl Topology {
             known.is_in_use |= is_for_question;
             return Ok(known.lane.clone());
         }
-        let connector = Connector::to(self.login_at(node)?)?;
+        let connector = Connector::to(self.login_at(node)?, &self.handshake)?;
         let lane = Lane::to_node(connector, self.prefix.clone());
         if let Some(tag) = lanes.tags.get(node) {
             lane.probe_with_tag(tag.clone());
@@ -182,11 +184,11 @@ impl Topology {
         };
         let (host, port) = (node.host.to_string(), node.port);
         let address = match seed.addr() {
-            ConnectionAddr::TcpTls { tls_params, .. } => ConnectionAddr::TcpTls {
+            ConnectionAddr::TcpTls { .. } => ConnectionAddr::TcpTls {
                 host,
                 port,
                 insecure: false,
-                tls_params: tls_params.clone(),
+                tls_params: None,
             },
             _ => ConnectionAddr::Tcp(host, port),
         };

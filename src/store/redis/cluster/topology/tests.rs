@@ -12,7 +12,7 @@ use super::super::{Cluster, RECOVERY_ROUND};
 use super::*;
 
 fn topology_of(seeds: Vec<ConnectionInfo>) -> Topology {
-    Topology::new(seeds, Prefix::default())
+    Topology::new(seeds, Handshake::default(), Prefix::default())
 }
 
 /// A runtime on which everything that starts ends at once.

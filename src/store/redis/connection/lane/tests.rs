@@ -7,6 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use super::super::handshake::Handshake;
 use super::super::signs::{HASTY, IDLE, LONGEST_SILENCE, MOST_UNANSWERED};
 use super::*;
 use crate::store::redis::keys::Prefix;
@@ -17,7 +18,7 @@ async fn hung_server() -> (TcpListener, Connector) {
     let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = hung.local_addr().unwrap();
     let server = format!("redis://{address}").into_connection_info().unwrap();
-    (hung, Connector::to(server).unwrap())
+    (hung, Connector::to(server, &Handshake::default()).unwrap())
 }
 
 /// The same as a cluster node, and a lane to it.

@@ -4,26 +4,31 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Client, ConnectionInfo, RedisResult};
+use redis::{ConnectionInfo, RedisResult};
 use tokio::runtime::{Handle, Id};
 
 use super::ServerName;
 use crate::error::StoreError;
-use crate::store::redis::connection::connect::{config, with_our_settings};
+use crate::store::redis::connection::handshake::{Connected, Handshake};
 use crate::store::redis::error::{of_sentinel, of_silence};
 
 pub(super) struct Sentinel {
     at: ConnectionInfo,
+    handshake: Handshake,
     /// With the runtime that serves it: another one might wait for one that is not driven.
-    kept: Mutex<Option<(Id, MultiplexedConnection)>>,
+    kept: Mutex<Option<(Id, Connected)>>,
 }
 
 impl Sentinel {
-    pub(super) fn new(at: ConnectionInfo) -> Self {
-        Self {
-            at: with_our_settings(at),
+    /// # Errors
+    ///
+    /// If a TLS setting cannot be used.
+    pub(super) fn new(at: ConnectionInfo, handshake: &Handshake) -> Result<Self, StoreError> {
+        Ok(Self {
+            at: handshake.prepare(at)?,
+            handshake: handshake.clone(),
             kept: Mutex::default(),
-        }
+        })
     }
 
     /// The server that it names as the master of this name; `None` if it knows no such master.
@@ -53,22 +58,19 @@ impl Sentinel {
             return Ok(named);
         }
         // It may have been closed since, or have logged in with a password that was changed.
-        let connecting = Client::open(self.at.clone())?;
-        let connection = connecting
-            .get_multiplexed_async_connection_with_config(&config())
-            .await?;
-        let named = ask(connection.clone(), name).await?;
-        *self.lock() = Some((Handle::current().id(), connection));
+        let connected = self.handshake.connect(&self.at).await?;
+        let named = ask(connected.connection.clone(), name).await?;
+        *self.lock() = Some((Handle::current().id(), connected));
         Ok(named)
     }
 
     fn kept(&self) -> Option<MultiplexedConnection> {
         let kept = self.lock();
-        let (runtime, connection) = kept.as_ref()?;
-        (*runtime == Handle::current().id()).then(|| connection.clone())
+        let (runtime, connected) = kept.as_ref()?;
+        (*runtime == Handle::current().id()).then(|| connected.connection.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Id, MultiplexedConnection)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(Id, Connected)>> {
         // No step under the lock leaves anything half done.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,15 +13,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisResult, Value,
-};
+use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisResult, Value};
 
 use self::asked::Sentinel;
 use super::address::Sentinels;
-use super::connect::{CONNECT_TIMEOUT, Made, config, with_our_settings};
+use super::connect::{CONNECT_TIMEOUT, Made};
+use super::handshake::Handshake;
 use super::probe::Probe;
-use super::tls::Certificates;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::of_connecting;
 
@@ -41,32 +39,35 @@ pub(in crate::store::redis) struct Masters {
     first: AtomicUsize,
     name: String,
     login: RedisConnectionInfo,
-    /// The certificates for the master, if it uses TLS.
-    tls: Option<Certificates>,
+    is_tls: bool,
+    /// That with the master. Sentinels have users of their own.
+    handshake: Handshake,
 }
 
 impl Masters {
     /// # Errors
     ///
-    /// If the certificates cannot be read.
+    /// If a TLS setting cannot be used.
     pub(in crate::store::redis) fn new(
         named: Sentinels,
-        certificates: &Certificates,
+        handshake: Handshake,
+        sentinels_handshake: Handshake,
     ) -> Result<Self, StoreError> {
         let sentinels = named.sentinels.into_iter();
-        let sentinels = sentinels.map(|sentinel| Ok(Sentinel::new(certificates.apply(sentinel)?)));
+        let sentinels = sentinels.map(|sentinel| Sentinel::new(sentinel, &sentinels_handshake));
         Ok(Self {
-            sentinels: sentinels.collect::<Result<_, StoreError>>()?,
+            sentinels: sentinels.collect::<Result<_, _>>()?,
             first: AtomicUsize::new(0),
             name: named.master,
             login: named.login,
-            tls: named.is_tls.then(|| certificates.clone()),
+            is_tls: named.is_tls,
+            handshake,
         })
     }
 
     /// Whether the Sentinels, and so the master, use TLS.
     pub(super) fn are_over_tls(&self) -> bool {
-        self.tls.is_some()
+        self.is_tls
     }
 
     /// Connects to the first server that a Sentinel names, that can be reached and that is not a
@@ -119,14 +120,13 @@ impl Masters {
         probe: &Probe,
     ) -> Result<Made, StoreError> {
         let ServerName { host, port } = server.clone();
-        let client = Client::open(this.server_at(host, port)?).map_err(of_connecting)?;
-        let config = config();
-        let connecting = client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await.map_err(of_connecting)?;
-        match is_replica(&mut connection).await {
+        let server_at = this.server_at(host, port)?;
+        let connected = this.handshake.connect(&server_at).await;
+        let mut connected = connected.map_err(of_connecting)?;
+        match is_replica(&mut connected.connection).await {
             Ok(false) => {
                 let master = Master::new(this, server.clone());
-                Made::greeted(connection, probe, Some(master)).await
+                Made::greeted(connected, probe, Some(master)).await
             }
             Ok(true) => Err(StoreError::with_source(
                 StoreErrorKind::Unreachable,
@@ -138,9 +138,9 @@ impl Masters {
     }
 
     fn server_at(&self, host: String, port: u16) -> Result<ConnectionInfo, StoreError> {
-        let address = match self.tls {
-            None => ConnectionAddr::Tcp(host, port),
-            Some(_) => ConnectionAddr::TcpTls {
+        let address = match self.is_tls {
+            false => ConnectionAddr::Tcp(host, port),
+            true => ConnectionAddr::TcpTls {
                 host,
                 port,
                 insecure: false,
@@ -150,11 +150,7 @@ impl Masters {
         let master = redis::IntoConnectionInfo::into_connection_info(address)
             .map_err(of_connecting)?
             .set_redis_settings(self.login.clone());
-        let master = with_our_settings(master);
-        match &self.tls {
-            None => Ok(master),
-            Some(certificates) => certificates.apply(master),
-        }
+        self.handshake.prepare(master)
     }
 
     fn unknown(&self) -> StoreError {

@@ -8,7 +8,7 @@ use tokio::time::{advance, sleep};
 use super::*;
 use crate::algorithm::Action;
 use crate::limit::Limit;
-use crate::store::redis::connection::{Connector, Lane};
+use crate::store::redis::connection::{Connector, Handshake, Lane};
 use crate::store::redis::in_flight::InFlight;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::takes::Take;
@@ -21,7 +21,10 @@ const PATIENCE: Duration = Waits::USUAL.for_trips;
 fn server_at(address: &str) -> Server {
     let address = format!("redis://{address}").into_connection_info().unwrap();
     let (prefix, in_flight) = (Prefix::default(), InFlight::default());
-    let lane = Lane::new(Connector::to(address).unwrap(), prefix.clone());
+    let lane = Lane::new(
+        Connector::to(address, &Handshake::default()).unwrap(),
+        prefix.clone(),
+    );
     let servers = Servers::One(lane);
     Server::of(&Server::spread(
         servers,

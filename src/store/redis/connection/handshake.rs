@@ -1,0 +1,102 @@
+//! `Handshake`: how a connection begins, with TLS and a login.
+
+use std::net::SocketAddr;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::AsyncDNSResolver;
+use redis::{Client, ConnectionAddr, ConnectionInfo, RedisFuture, RedisResult};
+
+use super::connect::{config, with_our_settings};
+use super::credentials::{LoggedIn, RedisCredentials};
+use super::tls::Tls;
+use crate::error::StoreError;
+
+/// How connections to the servers of a store begin. Clones share the credentials.
+#[derive(Clone, Default)]
+pub(in crate::store::redis) struct Handshake {
+    pub(in crate::store::redis) tls: Tls,
+    /// In place of the login in the URL.
+    pub(in crate::store::redis) credentials: Option<RedisCredentials>,
+}
+
+/// A connection to a server that has let this process in.
+pub(super) struct Connected {
+    pub(super) connection: MultiplexedConnection,
+    /// Keeps it logged in with credentials that may change.
+    pub(super) logged_in: Option<LoggedIn>,
+}
+
+impl Connected {
+    /// A user's pool has credentials of its own.
+    pub(super) fn by_pool(connection: MultiplexedConnection) -> Self {
+        Self {
+            connection,
+            logged_in: None,
+        }
+    }
+}
+
+impl Handshake {
+    /// The server with all settings that cannot change.
+    ///
+    /// # Errors
+    ///
+    /// If a TLS setting cannot be used.
+    pub(in crate::store::redis) fn prepare(
+        &self,
+        server: ConnectionInfo,
+    ) -> Result<ConnectionInfo, StoreError> {
+        self.tls.apply(with_our_settings(server))
+    }
+
+    /// Connects to a server that was prepared, with the newest credentials.
+    pub(super) async fn connect(&self, server: &ConnectionInfo) -> RedisResult<Connected> {
+        let mut server = server.clone();
+        let mut logins = self.credentials.as_ref().map(RedisCredentials::subscribe);
+        if let Some(logins) = &mut logins {
+            let login = logins.borrow_and_update();
+            let settings = login.apply(server.redis_settings());
+            server = server.set_redis_settings(settings);
+        }
+        let mut config = config();
+        if let Some(name) = &self.tls.server_name
+            && let ConnectionAddr::TcpTls { host, .. } = server.addr()
+        {
+            // The client checks the certificate for the name that it connects to.
+            config = config.set_dns_resolver(LeadingTo(host.clone()));
+            let address = named(server.addr().clone(), name);
+            server = server.set_addr(address);
+        }
+        let client = Client::open(server)?;
+        let connecting = client.get_multiplexed_async_connection_with_config(&config);
+        let connection = connecting.await?;
+        let logged_in = logins.map(|logins| LoggedIn::keep(connection.clone(), logins));
+        Ok(Connected {
+            connection,
+            logged_in,
+        })
+    }
+}
+
+fn named(mut address: ConnectionAddr, name: &str) -> ConnectionAddr {
+    if let ConnectionAddr::TcpTls { host, .. } = &mut address {
+        name.clone_into(host);
+    }
+    address
+}
+
+/// Finds every name at this host.
+struct LeadingTo(String);
+
+impl AsyncDNSResolver for LeadingTo {
+    fn resolve<'a, 'b: 'a>(
+        &'a self,
+        _name: &'b str,
+        port: u16,
+    ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((self.0.as_str(), port)).await?;
+            Ok(Box::new(found.collect::<Vec<_>>().into_iter()) as Box<_>)
+        })
+    }
+}
