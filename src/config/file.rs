@@ -19,6 +19,7 @@ use crate::store::{AlwaysAllow, DEFAULT_TIMEOUT};
 
 const FIELDS: Known = &[
     "store",
+    "tls",
     "prefix",
     "secret",
     "headers",

@@ -3,11 +3,12 @@
 use super::fields::Fields;
 use super::{Config, FileError};
 
-/// Refuses changes that need other connections, other keys or another layer around the store.
-/// Writing out a default is no change.
+/// Refuses changes that need other servers, other keys or another layer around the store. Writing
+/// out a default is no change, and neither is another login on the same servers.
 pub(super) fn hold(fields: &Fields<'_>, before: &Config, after: &Config) -> Result<(), FileError> {
     let same = [
-        ("store", before.store.url == after.store.url),
+        ("store", after.store.has_servers_of(&before.store)),
+        ("tls", after.store.has_tls_of(&before.store)),
         ("prefix", before.store.prefix == after.store.prefix),
         ("secret", before.secret == after.secret),
         ("timeout", before.timeout == after.timeout),

@@ -29,6 +29,7 @@
 //! | field | means | absent |
 //! |---|---|---|
 //! | `store` | `"memory"`, or a server as `"redis://127.0.0.1:6379"` (see [`RedisStore`](crate::RedisStore) for all addresses), or a variable that holds one, see below | an error |
+//! | `tls` | over TLS, how the servers of the store are known, see below | by the certificates that the system trusts |
 //! | `prefix` | the start of every key in Redis | `"throttle"` |
 //! | `secret` | a variable that holds what subjects are hashed with, see [`key_secret`] | they are hashed without |
 //! | `headers` | quota headers: a word or a list of words, see below | `"draft-11"` |
@@ -56,6 +57,23 @@
 //! not UTF-8 is an error. No error, log or `Debug` shows a value, except for the host and the port of
 //! a server that cannot be reached. An address without a password may stand in the file; the secret
 //! may not.
+//!
+//! # `tls`
+//!
+//! ```toml
+//! store = { env = "REDIS_URL" }    # rediss://, rediss-cluster:// or rediss-sentinel://
+//! tls = { ca_file = "/etc/ssl/redis-ca.pem", server_name = "cache.example.com" }
+//! ```
+//!
+//! | field | means | absent |
+//! |---|---|---|
+//! | `ca_file` | the certificates of the authorities to trust | those that the system trusts |
+//! | `certificate_file`, `key_file` | the certificate of this process, with its chain, and its private key, for servers that ask for one | it shows none |
+//! | `server_name` | what the certificates of all servers are for, if these announce other addresses, as nodes of a cluster may | the address by which each is reached |
+//! | `danger_accept_invalid_certs` | **dangerous**: `true` accepts every certificate, and so everybody in between; needs the feature `redis-tls-insecure` | certificates are checked |
+//!
+//! Files are in PEM, and their paths are relative to the directory in which the process runs. They are
+//! read together with the configuration; who replaces one of them restarts the service.
 //!
 //! # `headers`
 //!
@@ -113,8 +131,6 @@
 //!
 //! Whatever needs a closure, such as [`Policy::settle`] and keys of your own, needs a [`Policy`] in
 //! code, which [`Config::policy`] and [`ConfigFile::policy`] put beside those of the file.
-//! Certificates for `rediss://` other than those that the system trusts need the whole limiter in
-//! code: [`RedisStore::builder`](crate::RedisStore::builder) takes them.
 //!
 //! # `tiers`
 //!
@@ -175,7 +191,8 @@
 //! | `exempt`, `skip_preflights`, `deny`, `allow` | are replaced, even those that were set at run time |
 //! | `trusted_proxies`, `client_address`, `trusted_hops`, `ipv6_prefix`, `on_store_failure` | are replaced |
 //! | `headers`, `rejection` | change in all layers of the file, except in layers with their own |
-//! | `store`, `prefix`, `secret`, `timeout` | cannot change: the file is refused |
+//! | the user and the password in `store` | are used by new connections, and open ones log in again: see [`RedisCredentials`](crate::RedisCredentials) |
+//! | all else of `store`, `tls`, `prefix`, `secret`, `timeout` | cannot change: the file is refused |
 //!
 //! A file that is refused, gone or no regular file changes nothing: what was in force stays, and the
 //! error goes to [`ConfigFile::on_reload`], to [`WatchedConfig::last_error`] and, with the feature
@@ -229,6 +246,7 @@ mod rejection;
 mod routes;
 mod store;
 mod tiers;
+mod tls;
 mod unsound;
 mod value;
 mod variable;

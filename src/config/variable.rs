@@ -189,7 +189,7 @@ mod tests {
         for store in ["memory", "redis://h:1", "redis+unix:///run/redis.sock"] {
             let config = read(STORE, Some(store.into())).unwrap();
             let address = (store != "memory").then_some(store);
-            assert_eq!(config.store.url.as_deref(), address);
+            assert_eq!(config.store.url(), address);
         }
     }
 }

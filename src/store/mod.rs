@@ -38,7 +38,7 @@ pub use policy_id::PolicyId;
 pub(crate) use quota::Leased;
 pub use quota::QuotaLease;
 #[cfg(feature = "config")]
-pub(crate) use redis::DEFAULT_PREFIX;
+pub(crate) use redis::{DEFAULT_PREFIX, Logins};
 #[cfg(feature = "redis")]
 pub use redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
 pub(crate) use tries::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE, Tries};

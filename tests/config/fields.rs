@@ -41,9 +41,9 @@ fn a_wrong_word_is_refused_with_the_right_ones() {
 fn a_field_that_does_not_exist_is_refused_with_those_that_do() {
     assert_eq!(
         refusal("store = \"memory\"\n\n[[policies]]\nname = \"client\"\n"),
-        "line 3: policies: is not a field here, expected one of store, prefix, secret, headers, \
-         rejection, timeout, on_store_failure, trusted_proxies, client_address, trusted_hops, \
-         ipv6_prefix, exempt, skip_preflights, deny, allow, policy"
+        "line 3: policies: is not a field here, expected one of store, tls, prefix, secret, \
+         headers, rejection, timeout, on_store_failure, trusted_proxies, client_address, \
+         trusted_hops, ipv6_prefix, exempt, skip_preflights, deny, allow, policy"
     );
     let refusal = refusal_of("burts = 20");
     assert!(

@@ -27,6 +27,7 @@ mod schema;
 mod stores;
 mod tiers;
 mod timeout;
+mod tls;
 mod variables;
 mod whole;
 

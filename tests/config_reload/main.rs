@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod credentials;
 mod ended;
 mod file;
 mod in_code;

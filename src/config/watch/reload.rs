@@ -49,10 +49,11 @@ impl Reloader {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let (in_force, in_code) = (&self.in_force, self.in_force.in_code.clone());
-        let config = Config::of_bytes(bytes, &self.path, in_code, Some(in_force))?;
+        let mut config = Config::of_bytes(bytes, &self.path, in_code, Some(in_force))?;
         let replaced = self.rules.replace(config.rules.clone());
         replaced.map_err(|error| FileError::without_place(error).in_file(&self.path))?;
         self.shown.show(&config);
+        config.store.log_in_connections_of(&self.in_force.store);
         self.in_force = config;
         Ok(())
     }

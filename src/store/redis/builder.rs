@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::cluster::Cluster;
+#[cfg(feature = "config")]
+use super::connection::Logins;
 use super::connection::{
     Address, Connector, Handshake, Lane, Masters, RESPONSE_TIMEOUT, RedisCredentials, Tls,
 };
@@ -26,6 +28,7 @@ pub struct RedisStoreBuilder {
     clock: Option<Arc<dyn Clock>>,
     tls: Tls,
     credentials: Option<RedisCredentials>,
+    sentinel_credentials: Option<RedisCredentials>,
 }
 
 /// Where connections come from.
@@ -52,6 +55,7 @@ impl RedisStoreBuilder {
             clock: None,
             tls: Tls::default(),
             credentials: None,
+            sentinel_credentials: None,
         }
     }
 
@@ -163,6 +167,14 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Logs in as a file says, which may be read again.
+    #[cfg(feature = "config")]
+    pub(crate) fn logins(mut self, logins: &Logins) -> Self {
+        self.credentials = Some(logins.servers.clone());
+        self.sentinel_credentials = Some(logins.sentinels.clone());
+        self
+    }
+
     /// Takes the time from this clock instead of the server's. For tests only, as the clocks of a
     /// fleet's processes differ. The clock must be ahead of the server's, as a new
     /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
@@ -208,7 +220,8 @@ impl RedisStoreBuilder {
             Source::Url(url) => {
                 let address = Address::parse(&url).map_err(wrong)?;
                 let name = address.to_string();
-                let (servers, sentinels) = (handshake(self.credentials), handshake(None));
+                let servers = handshake(self.credentials);
+                let sentinels = handshake(self.sentinel_credentials);
                 (name, servers_at(address, servers, sentinels, &prefix)?)
             }
             Source::Pool(_) if !self.tls.is_default() || self.credentials.is_some() => {

@@ -36,6 +36,8 @@ use server::{Server, Servers, Shared};
 use waits::Waits;
 
 pub use builder::RedisStoreBuilder;
+#[cfg(feature = "config")]
+pub(crate) use connection::Logins;
 pub use connection::RedisCredentials;
 #[cfg(feature = "config")]
 pub(crate) use keys::DEFAULT_PREFIX;

@@ -120,6 +120,10 @@ fn the_schema_has_the_fields_that_are_read_and_no_others() {
             made_of::<types::QuotaLeaseTerms>(),
             refusal(&with_field("quota_lease = { x = 1 }")),
         ),
+        (
+            made_of::<types::Tls>(),
+            refusal("store = \"memory\"\ntls = { x = 1 }\n"),
+        ),
         (made_of::<types::Variable>(), refusal("store = { x = 1 }\n")),
         (
             made_of::<types::Local>(),
@@ -247,6 +251,9 @@ fn files_of_the_wrong_structure_are_refused_by_schema_and_reader() {
         "store = \"redsi://h\"",
         "store = { file = \"x\" }",
         "store = { env = \"\" }",
+        "store = \"memory\"\ntls = true",
+        "store = \"memory\"\ntls = { ca_file = [\"ca.pem\"] }",
+        "store = \"memory\"\ntls = { danger_accept_invalid_certs = \"yes\" }",
         "store = \"memory\"\nprefix = 5",
         "store = \"memory\"\nsecret = \"hunter2\"",
         "store = \"memory\"\nheaders = []",

@@ -13,6 +13,8 @@ pub(super) struct File {
     /// Where requests are counted: "memory" for this process alone, or the address of a server.
     /// An address with a password belongs in a variable of the environment.
     store: Address,
+    /// How the servers of the store are known over TLS, and this process by them.
+    tls: Option<Tls>,
     /// What every key in Redis begins with. Services with different prefixes count apart.
     prefix: Option<String>,
     /// Hashes clients with a secret, so that who reads the store cannot find out who they are.
@@ -52,6 +54,23 @@ pub(super) struct File {
     /// The policies. All that apply to a request are decided together, all or nothing. [] if there
     /// are to be none.
     policy: Vec<Policy>,
+}
+
+/// Paths are those of files in PEM.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tls {
+    /// The certificates of the authorities to trust; those that the system trusts unless said.
+    ca_file: Option<String>,
+    /// The certificate of this process, for servers that ask for one, with its chain.
+    certificate_file: Option<String>,
+    /// The private key of this certificate.
+    key_file: Option<String>,
+    /// What the certificates of all servers are for; the addresses by which they are reached unless
+    /// said.
+    server_name: Option<String>,
+    /// Dangerous: whether any certificate of a server is accepted, whoever has signed it.
+    danger_accept_invalid_certs: Option<bool>,
 }
 
 /// A named limit for a key, on certain requests.

@@ -76,6 +76,14 @@ impl RedisCredentials {
         });
     }
 
+    /// Replaces them by what these others are now.
+    #[cfg(feature = "config")]
+    pub(super) fn replace_by(&self, others: &Self) {
+        // Copied first: both may be the same.
+        let login = others.0.borrow().clone();
+        self.set(login);
+    }
+
     pub(super) fn subscribe(&self) -> watch::Receiver<Login> {
         self.0.subscribe()
     }
@@ -93,6 +101,15 @@ impl Login {
         Self {
             user: Some(user).filter(|user| !user.is_empty()),
             password: Some(password),
+        }
+    }
+
+    /// That of a URL.
+    #[cfg(feature = "config")]
+    pub(super) fn of(server: &RedisConnectionInfo) -> Self {
+        Self {
+            user: server.username().map(str::to_owned),
+            password: server.password().map(str::to_owned),
         }
     }
 

@@ -6,6 +6,8 @@ mod credentials;
 mod handshake;
 mod held;
 mod lane;
+#[cfg(feature = "config")]
+mod logins;
 mod probe;
 mod sentinel;
 mod signs;
@@ -19,3 +21,5 @@ pub(super) use sentinel::Masters;
 pub(super) use tls::Tls;
 
 pub use credentials::RedisCredentials;
+#[cfg(feature = "config")]
+pub(crate) use logins::Logins;
