@@ -4,6 +4,7 @@
 mod cluster;
 mod credentials;
 mod denied_elsewhere;
+mod endpoint;
 mod far;
 mod groups;
 mod histories;

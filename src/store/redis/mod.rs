@@ -97,7 +97,7 @@ pub use reply::fuzzing::redis_reply;
 /// | `redis://[user:password@]host[:port][/database][?protocol=3]` | one server, optionally by RESP3; `rediss://` over TLS |
 /// | `redis+unix:///path/to.sock[?db=0&user=u&pass=p&protocol=3]` | one server, over its socket |
 /// | `redis-sentinel://[user:password@]host[:port],.../master[/database]` | the master that Sentinel names; `rediss-sentinel://` over TLS |
-/// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes; `rediss-cluster://` over TLS |
+/// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes, or an endpoint in front of one; `rediss-cluster://` over TLS |
 ///
 /// `valkey` may replace `redis`, as in `valkeys://` over TLS. Characters of a user or password that
 /// have a meaning in a URL are written with percent signs, such as `%40` for `@`. A user without a
@@ -155,6 +155,11 @@ pub use reply::fuzzing::redis_reply;
 /// host name that it should have is found by its address, once the slots that move there have
 /// moved.
 ///
+/// A managed service may offer a single endpoint in front of a cluster, which has the rules of one
+/// but refuses `CLUSTER SLOTS`. Use `redis-cluster://` there, too: the endpoint is asked about all
+/// slots, by scripts that have the keys of one. A node of a cluster whose user only lacks the right
+/// to `CLUSTER SLOTS` is told from it by its redirections, and refused by [`connect`](Self::connect).
+///
 /// # Keys
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
@@ -177,8 +182,8 @@ pub use reply::fuzzing::redis_reply;
 /// ```
 ///
 /// and `+select` if the URL names a database other than 0. In a cluster it also needs
-/// `+cluster|slots +asking`, on every node. A Sentinel that has users needs one with
-/// `+sentinel|get-master-addr-by-name`.
+/// `+cluster|slots +asking`, on every node, but not on an endpoint that does not tell its nodes. A
+/// Sentinel that has users needs one with `+sentinel|get-master-addr-by-name`.
 #[derive(Clone)]
 pub struct RedisStore {
     shared: Spread<Shared>,
@@ -312,7 +317,7 @@ impl RedisStore {
         let prefix = server.prefix();
         match server.servers() {
             Servers::One(lane) => {
-                let tried = lane.try_out(&SelfTest::of_server(prefix)).await;
+                let tried = lane.try_out(&SelfTest::of_server(prefix), false).await;
                 let read = tried.map_err(StoreError::from);
                 let read = read.and_then(|reply| SelfTest::read(&reply));
                 read.map_err(|error| server.naming(error))

@@ -7,6 +7,8 @@ use std::{fmt, ops};
 
 use redis::Value;
 
+use crate::error::StoreError;
+
 /// The number of slots.
 const SLOTS: u16 = 16_384;
 
@@ -105,7 +107,11 @@ impl Node {
 /// The masters of a cluster and their slots, in the slots' order, as a cluster that was extended
 /// often has thousands of ranges.
 #[derive(Default)]
-pub(super) struct SlotMap(Vec<Range>);
+pub(super) struct SlotMap {
+    ranges: Vec<Range>,
+    /// Why no node tells the slots, if they are only taken to be all on one node.
+    untold: Option<StoreError>,
+}
 
 struct Range {
     first: u16,
@@ -122,7 +128,29 @@ impl SlotMap {
         let ranges = ranges.iter().map(|range| Range::read(range, by));
         let mut ranges = ranges.collect::<Option<Vec<_>>>()?;
         ranges.sort_unstable_by_key(|range| range.first);
-        Some(Self(ranges))
+        Some(Self {
+            ranges,
+            untold: None,
+        })
+    }
+
+    /// All slots on one node, which answers or redirects: an endpoint in front of a cluster has the
+    /// rules of one, but may not tell its nodes.
+    pub(super) fn untold(node: Node, why: StoreError) -> Self {
+        let all = Range {
+            first: 0,
+            last: SLOTS - 1,
+            master: node,
+        };
+        Self {
+            ranges: vec![all],
+            untold: Some(why),
+        }
+    }
+
+    /// Why no node tells the slots; `None` if one has told them.
+    pub(super) fn why_untold(&self) -> Option<&StoreError> {
+        self.untold.as_ref()
     }
 
     /// Assigns slots without a node to the nodes that had them before. A node may learn earlier
@@ -130,16 +158,16 @@ impl SlotMap {
     /// The former node answers or redirects.
     pub(super) fn with_gaps_as_in(mut self, before: &Self) -> Self {
         for gap in self.gaps() {
-            self.0.extend(before.within(gap));
+            self.ranges.extend(before.within(gap));
         }
-        self.0.sort_unstable_by_key(|range| range.first);
+        self.ranges.sort_unstable_by_key(|range| range.first);
         self
     }
 
     /// The slots without a node.
     fn gaps(&self) -> Vec<ops::Range<u16>> {
-        let begins = self.0.iter().map(|range| range.last.saturating_add(1));
-        let ends = self.0.iter().map(|range| range.first);
+        let begins = self.ranges.iter().map(|range| range.last.saturating_add(1));
+        let ends = self.ranges.iter().map(|range| range.first);
         let gaps = once(0).chain(begins).zip(ends.chain(once(SLOTS)));
         let gaps = gaps.map(|(begin, end)| begin..end);
         gaps.filter(|gap| !gap.is_empty()).collect()
@@ -147,8 +175,10 @@ impl SlotMap {
 
     /// The ranges of these slots that have a node.
     fn within(&self, slots: ops::Range<u16>) -> impl Iterator<Item = Range> {
-        let from = self.0.partition_point(|range| range.last < slots.start);
-        let ranges = self.0[from..]
+        let from = self
+            .ranges
+            .partition_point(|range| range.last < slots.start);
+        let ranges = self.ranges[from..]
             .iter()
             .take_while(move |range| range.first < slots.end);
         ranges.map(move |range| Range {
@@ -159,12 +189,12 @@ impl SlotMap {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.ranges.is_empty()
     }
 
     pub(super) fn master_of(&self, slot: Slot) -> Option<&Node> {
-        let behind = self.0.partition_point(|range| range.first <= slot.0);
-        let range = self.0[..behind].last()?;
+        let behind = self.ranges.partition_point(|range| range.first <= slot.0);
+        let range = self.ranges[..behind].last()?;
         (slot.0 <= range.last).then_some(&range.master)
     }
 
@@ -188,7 +218,7 @@ impl SlotMap {
     /// Every master, once.
     pub(super) fn masters(&self) -> Vec<&Node> {
         let mut masters: Vec<&Node> = Vec::new();
-        for Range { master, .. } in &self.0 {
+        for Range { master, .. } in &self.ranges {
             if !masters.contains(&master) {
                 masters.push(master);
             }

@@ -3,18 +3,25 @@
 use tokio::task::JoinSet;
 
 use super::slots::{Node, Slot};
-use super::{Cluster, Route, is_about_the_node};
+use super::{Cluster, Route, is_about_the_node, is_moved};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::connection::Lane;
+use crate::store::redis::connection::{Failed, Lane};
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
 use crate::trace;
+
+/// How many slots are tried on a server that does not tell which it has: the numbers up to this
+/// are in all parts of the slots.
+const UNTOLD_SLOTS: u32 = 8;
 
 impl Cluster {
     /// Tries what decisions do. A master that gives no answer does not keep a service from
     /// starting, as long as others answer.
     pub(in crate::store::redis) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
         let slots = self.0.slots().await?;
+        if let (Some(why), [endpoint]) = (slots.why_untold(), &slots.masters()[..]) {
+            return self.try_on_endpoint(endpoint, why, prefix).await;
+        }
         // All at once, so that a start does not wait for each master that hangs.
         let mut tries = JoinSet::new();
         for (master, tag) in slots.tags() {
@@ -46,12 +53,34 @@ impl Cluster {
         }
     }
 
+    /// Tries it on a server that does not tell who has which slots. One in front of a cluster answers
+    /// about all of them; a node of a cluster whose user lacks the right to ask redirects, and each
+    /// question would take a trip more.
+    async fn try_on_endpoint(
+        &self,
+        endpoint: &Node,
+        why_untold: &StoreError,
+        prefix: &Prefix,
+    ) -> Result<(), StoreError> {
+        let lane = self.0.lane(endpoint)?;
+        for number in 0..UNTOLD_SLOTS {
+            let question = SelfTest::of_node(prefix, &number.to_string());
+            // It redirects nobody.
+            match lane.try_out(&question, false).await {
+                Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(endpoint))?,
+                Err(Failed::Answer(error)) if is_moved(&error) => return Err(why_untold.clone()),
+                Err(failed) => return Err(StoreError::from(failed).of_server(endpoint)),
+            }
+        }
+        Ok(())
+    }
+
     /// Tries it on a master that has the slot of this tag; while that slot moves, on the node that
     /// it redirects to, where decisions are made as well.
     async fn try_on(&self, master: Node, tag: &str, question: &SelfTest) -> Result<(), StoreError> {
         let slot = Slot::of_tag(tag.as_bytes());
         // Tries ASKING on all nodes.
-        let try_out = |lane: Lane, _| async move { lane.try_out(question).await };
+        let try_out = |lane: Lane, _| async move { lane.try_out(question, true).await };
         let reply = self.follow(Route::To(master.clone()), slot, try_out).await;
         match reply {
             Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(master)),

@@ -129,6 +129,8 @@ pub(super) const RUNS_NOTHING: &str = "the server let this process in, but did n
 pub(super) const NAMELESS: &str = "the slot moves to a node without a name, which only its address can \
                                    reach: set cluster-announce-hostname on every node, or \
                                    cluster-preferred-endpoint-type ip";
+pub(super) const UNTOLD_SLOTS: &str = "the server is part of a cluster, and does not tell which node \
+                                       has which slots: grant its user +cluster|slots, on every node";
 const CLOSED: &str = "the server closed the connection before it could be used: begin the URL with \
      rediss if it speaks TLS, with redis if it does not; check whether it refuses clients from here, \
      too many clients or clients without a certificate (protected-mode, maxclients, tls-auth-clients), \

@@ -11,7 +11,7 @@ mod advice;
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 29] = [
+const CODES: [(&str, StoreErrorKind); 30] = [
     ("foreign value", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
@@ -33,6 +33,7 @@ const CODES: [(&str, StoreErrorKind); 29] = [
     ("ASK", StoreErrorKind::Configuration),
     ("CROSSSLOT", StoreErrorKind::Configuration),
     ("unknown command", StoreErrorKind::Configuration),
+    ("command is not allowed", StoreErrorKind::Configuration),
     // The same error within a script.
     ("command called from", StoreErrorKind::Configuration),
     ("syntax error", StoreErrorKind::Configuration),
@@ -86,6 +87,12 @@ pub(super) fn of_nameless(error: RedisError) -> StoreError {
     advice::given(kind(&error), advice::NAMELESS, error)
 }
 
+/// The answer of a server that does not tell who has which slots of its cluster.
+pub(super) fn of_untold_slots(error: RedisError) -> StoreError {
+    let error = without_arguments(error);
+    advice::given(kind(&error), advice::UNTOLD_SLOTS, error)
+}
+
 /// Why a connection was lost, for callers that have asked nothing over it.
 pub(super) fn of_lost_connection(error: RedisError) -> StoreError {
     advised(of_nothing_asked(&error), error)
@@ -118,6 +125,13 @@ fn without_arguments(error: RedisError) -> RedisError {
 /// Whether the server does not know the script: it has not run.
 pub(super) fn is_no_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
+}
+
+/// Whether the server does not carry out this command for this user, or for nobody: Redis Enterprise
+/// and proxies know fewer than Redis does.
+pub(super) fn is_command_refused(error: &RedisError) -> bool {
+    let refusals = ["NOPERM", "unknown command", "command is not allowed"];
+    refusals.iter().any(|text| says(error, text))
 }
 
 /// Whether the connection has become useless, because it broke or because it leads to a server that
@@ -283,6 +297,29 @@ mod tests {
                 assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
                 assert!(!is_demoted(&error), "{line}");
             }
+        }
+    }
+
+    /// In the words of Redis Enterprise, of Redis and of a proxy.
+    #[test]
+    fn a_command_that_is_refused_whatever_its_arguments_is_recognized() {
+        for line in [
+            "ERR command is not allowed",
+            "NOPERM this user has no permissions to run the 'cluster|slots' command or its subcommand",
+            "NOPERM User limiter has no permissions to run the 'cluster|slots' command",
+            "ERR unknown command 'CLUSTER', with args beginning with: 'SLOTS' ",
+        ] {
+            let error = answered(line);
+            assert!(is_command_refused(&error), "{line}");
+            assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
+        }
+        for line in [
+            "ERR This instance has cluster support disabled",
+            "NOAUTH Authentication required.",
+            "LOADING Redis is loading the dataset in memory",
+            "ERR SELECT is not allowed in cluster mode",
+        ] {
+            assert!(!is_command_refused(&answered(line)), "{line}");
         }
     }
 

@@ -11,8 +11,8 @@ use super::super::slots::{Node, SlotMap};
 use super::Topology;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Number;
-use crate::store::redis::connection::CONNECT_TIMEOUT;
-use crate::store::redis::error::of_silence;
+use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
+use crate::store::redis::error::{is_command_refused, of_silence, of_untold_slots};
 use crate::store::redis::runtimes::has_failed_with_its_runtime;
 
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
@@ -44,8 +44,9 @@ impl Attempt {
         }
     }
 
-    /// Returns the slot map of the first node that answers, and that node; `None` once another
-    /// attempt has replaced this one.
+    /// Returns the slot map of the first node that tells it, and that node; `None` once another
+    /// attempt has replaced this one. If nobody ever tells it, and a node is not allowed to, that
+    /// node is asked about all slots.
     async fn read(&self) -> Option<Result<(SlotMap, Node), StoreError>> {
         let topology = &self.topology;
         let known = Arc::clone(&topology.view.borrow().slots);
@@ -61,6 +62,8 @@ impl Attempt {
         let seeds: Vec<Node> = seeds.filter(|seed| !masters.contains(seed)).collect();
         let (mut masters, mut seeds) = (masters.into_iter(), seeds.into_iter());
         let mut why = StoreError::new(StoreErrorKind::Configuration);
+        let was_told = !known.is_empty() && known.why_untold().is_none();
+        let mut untold = None;
         let begun = Instant::now();
         loop {
             let node = match begun.elapsed() < MASTERS_TIMEOUT {
@@ -68,7 +71,7 @@ impl Attempt {
                 false => seeds.next().or_else(|| masters.next()),
             };
             let Some(node) = node else {
-                return Some(Err(why));
+                return Some(untold.ok_or(why));
             };
             let is_last = masters.len() + seeds.len() == 0;
             let patience = match known.is_empty() && is_last {
@@ -80,12 +83,18 @@ impl Attempt {
             }
             match self.ask(&node, patience).await {
                 Ok(slots) => return Some(Ok((slots, node))),
-                Err(error) => why = error.of_server(node),
+                Err(Failed::Answer(error)) if is_command_refused(&error) => {
+                    why = of_untold_slots(error).of_server(&node);
+                    if !was_told && untold.is_none() {
+                        untold = Some((SlotMap::untold(node.clone(), why.clone()), node));
+                    }
+                }
+                Err(failed) => why = StoreError::from(failed).of_server(node),
             }
         }
     }
 
-    async fn ask(&self, node: &Node, patience: Duration) -> Result<SlotMap, StoreError> {
+    async fn ask(&self, node: &Node, patience: Duration) -> Result<SlotMap, Failed> {
         let lane = self.topology.lane_for(node, false)?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
@@ -94,10 +103,10 @@ impl Attempt {
                 let answer = answer?;
                 match SlotMap::read(&answer, node) {
                     Some(slots) if !slots.is_empty() => Ok(slots),
-                    _ => Err(no_slots(&answer)),
+                    _ => Err(no_slots(&answer).into()),
                 }
             }
-            Err(elapsed) => Err(of_silence(elapsed)),
+            Err(elapsed) => Err(of_silence(elapsed).into()),
         }
     }
 

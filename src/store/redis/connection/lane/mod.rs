@@ -20,8 +20,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::claim::Claim;
 use crate::store::duty::Duty;
 use crate::store::redis::error::{
-    is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_question,
-    of_script_not_run,
+    is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_script_not_run,
 };
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::runtimes::is_ending_here;
@@ -99,14 +98,14 @@ impl Lane {
     }
 
     /// Makes sure that there is a connection, and tries this question on it, with the long timeout
-    /// of a start-up.
+    /// of a start-up; with `is_asking`, as it is asked while its slot moves.
     pub(in crate::store::redis) async fn try_out(
         &self,
         question: &impl Scripted,
+        is_asking: bool,
     ) -> Result<Value, Failed> {
         let held = self.0.held().await?;
-        let is_node = self.0.silence.is_some();
-        let tried = held.try_out(question, is_node);
+        let tried = held.try_out(question, is_asking);
         match tokio::time::timeout(CONNECT_TIMEOUT, tried).await {
             Ok(reply) => reply.map_err(|error| {
                 self.0.lose_if_lost(&held, &error);
@@ -153,7 +152,7 @@ impl Lane {
 
     /// Sends a command that is not a question, and so counts nothing: again if it was lost with the
     /// runtime of the connection.
-    pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, StoreError> {
+    pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, Failed> {
         loop {
             let held = self.0.held().await?;
             let error = match held.command(&command).await {
@@ -162,7 +161,7 @@ impl Lane {
             };
             self.0.lose_if_lost(&held, &error);
             if !(is_no_answer(&error) && held.is_lost_with_its_runtime()) {
-                return Err(of_question(error));
+                return Err(Failed::Answer(error));
             }
         }
     }
