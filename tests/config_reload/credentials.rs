@@ -190,6 +190,8 @@ async fn another_login_on_another_server_is_another_store() {
 /// Its rules are in force nevertheless.
 #[tokio::test]
 async fn a_login_that_the_server_refuses_leaves_open_connections_as_they_are() {
+    #[cfg(feature = "tracing")]
+    let (log, _listening) = crate::log::Log::listen();
     let server = Server::start();
     let_in(&server, &["first"]);
     let url = |password: &str| format!("redis://first:{password}@127.0.0.1:{}", server.port());
@@ -201,4 +203,18 @@ async fn a_login_that_the_server_refuses_leaves_open_connections_as_they_are() {
     limits.reloaded().await;
     wait_for("it tries", || server.calls("auth") > before).await;
     assert_eq!(limits.remaining("client").await, 8);
+    #[cfg(feature = "tracing")]
+    {
+        let warned = || {
+            let mut events = log.events().into_iter();
+            events.find(|event| event.name.contains("new credentials"))
+        };
+        wait_for("it is told", || warned().is_some()).await;
+        let error = &warned().unwrap().fields["error"];
+        assert!(
+            error.contains("refuses the user or the password"),
+            "{error}"
+        );
+        assert!(!format!("{:?}", log.entries()).contains("hunter2"));
+    }
 }

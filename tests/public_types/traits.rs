@@ -19,11 +19,11 @@ use tower_throttle::{
     Key, KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder,
     Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer,
     PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId, PolicySummary, ProblemJson,
-    QuotaHeaders, QuotaLease, Rate, RateLimit, RateLimitLayer, Receipt, RedisStore,
-    RedisStoreBuilder, RefusalEvent, RefusalReason, Rejection, RejectionKind, RequestHead,
-    ResponseBody, ResponseFuture, ResponseHead, Route, Rules, StoreError, StoreErrorKind, Subject,
-    SystemClock, Throttle, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, Verdict,
-    WatchedConfig, Wrapped,
+    QuotaHeaders, QuotaLease, Rate, RateLimit, RateLimitLayer, Receipt, RedisCredentials,
+    RedisStore, RedisStoreBuilder, RefusalEvent, RefusalReason, Rejection, RejectionKind,
+    RequestHead, ResponseBody, ResponseFuture, ResponseHead, Route, Rules, StoreError,
+    StoreErrorKind, Subject, SystemClock, Throttle, ThrottleLayer, TopDenied, TopDeniedBuilder,
+    TopEntry, Verdict, WatchedConfig, Wrapped,
 };
 
 macro_rules! each {
@@ -42,7 +42,7 @@ fn all_types_can_be_sent_shared_and_shown() {
         LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
         OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId,
         PolicySummary, ProblemJson, QuotaHeaders, QuotaLease, Rate, RateLimit<()>, RateLimitLayer, Reading, Receipt,
-        RedisStore, RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
+        RedisCredentials, RedisStore, RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
         ResponseBody<Full<Bytes>>, ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take,
         Throttle<()>, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig, Wrapped,
         RateLimit<(), Wrapped>, RateLimitLayer<Wrapped>,

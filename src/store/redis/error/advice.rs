@@ -15,7 +15,7 @@ const ADVICE: [(&str, &str); 20] = [
     ("Authentication required", NAME_PASSWORD),
     (
         "WRONGPASS",
-        "the server refuses the user or the password in the URL; a password without a user is \
+        "the server refuses the user or the password; in a URL, a password without a user is \
          written :password@",
     ),
     ("NOPERM", GRANT_RIGHTS),
