@@ -32,6 +32,10 @@ pub(super) struct TlsChoice {
 #[derive(Clone)]
 struct PemFile {
     path: String,
+    #[cfg_attr(
+        not(feature = "redis-tls"),
+        expect(dead_code, reason = "no store takes it without TLS")
+    )]
     pem: Vec<u8>,
 }
 

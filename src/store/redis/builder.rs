@@ -34,7 +34,7 @@ pub struct RedisStoreBuilder {
 /// Where connections come from.
 enum Source {
     Url(String),
-    Pool(Connector),
+    Pool(Box<Connector>),
 }
 
 impl RedisStoreBuilder {
@@ -43,7 +43,7 @@ impl RedisStoreBuilder {
     }
 
     pub(super) fn over_pool(pool: Connector) -> Self {
-        Self::from(Source::Pool(pool))
+        Self::from(Source::Pool(Box::new(pool)))
     }
 
     fn from(source: Source) -> Self {
@@ -230,7 +230,7 @@ impl RedisStoreBuilder {
             }
             Source::Pool(pool) => (
                 BY_POOL.to_owned(),
-                Servers::One(Lane::new(pool, prefix.clone())),
+                Servers::One(Lane::new(*pool, prefix.clone())),
             ),
         };
         let server = Server::spread(servers, prefix, self.clock, in_flight, self.waits);
