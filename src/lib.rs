@@ -48,6 +48,7 @@
 //! | never more than `n` in *any* period: logins, text messages | [`Limit::sliding_log`] |
 //! | the same for large numbers; permits come back up to one slice late | [`Limit::sliding_window`] |
 //! | never more than `n` *at the same time* | [`Limit::concurrency`] |
+//! | nothing at all, as for a plan that does not include something | [`Limit::nothing`] |
 //!
 //! # Which store
 //!

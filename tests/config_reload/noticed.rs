@@ -1,6 +1,7 @@
 //! Every change of a file is noticed, however it is made, and nothing else is.
 
 use std::fs;
+use std::io;
 #[cfg(unix)]
 use std::{os::unix::fs::symlink, path::Path, process::Command, time::Duration};
 

@@ -75,7 +75,9 @@ fn told(error: &StoreError) -> String {
     let mut all = format!("{error} {error:?}");
     let mut beneath = error.inner().map(|inner| inner as &dyn Error);
     let told = beneath.map(ToString::to_string).unwrap_or_default();
-    assert!(error.to_string().ends_with(&told), "{error}");
+    // In one line.
+    let told_in_line = told.replace('\n', "\\n");
+    assert!(error.to_string().ends_with(&told_in_line), "{error}");
     while let Some(error) = beneath {
         all = format!("{all}: {error:?} {error}");
         beneath = error.source();
