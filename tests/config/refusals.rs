@@ -125,7 +125,8 @@ async fn a_refusal_is_one_line_for_people_also_as_debug() {
     errors.push(Config::from_file(&path).unwrap_err().into());
     errors.push(ConfigFile::new(&path).open().await.unwrap_err().into());
     let port = super::support::redis::free_port();
-    std::fs::write(&path, format!("store = \"redis://127.0.0.1:{port}\"\n")).unwrap();
+    let file = format!("store = \"redis://127.0.0.1:{port}\"\npolicy = []\n");
+    std::fs::write(&path, file).unwrap();
     errors.push(ConfigFile::new(&path).open().await.unwrap_err().into());
     let [.., unreachable] = &errors[..] else {
         panic!("there are none");
