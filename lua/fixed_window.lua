@@ -30,7 +30,7 @@ local function fixed_window(state, at, now)
     ends = math.min(charged_ends, opened + window_us)
   end
   local kept, expires
-  if verb ~= "credit" and opened > now + window_us then
+  if opened > now + window_us and verb ~= "credit" then
     -- By a clock that was ahead. Also an aligned one begins now: cut short at the next multiple of its
     -- length, it would give its permits once more.
     opened, ends = now, now + window_us

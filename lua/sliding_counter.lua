@@ -24,6 +24,18 @@ local function multiply_divide(a, b, c)
   end
   return whole, rest
 end
+-- The instant from which so many permits fit beside these counts, in the window with this end. They do
+-- not fit yet.
+local function fits_from(ends, length, limit, permits, this, last)
+  local from, counted, room = ends, last, limit - this - permits
+  if room < 0 then
+    -- Not in this window. In the next one, the current count is the previous.
+    from, counted, room = ends + length, this, math.max(limit - permits, 0)
+  end
+  -- The longest overlap at which the share leaves enough room: not a whole window, as the count exceeds
+  -- the room.
+  return from - multiply_divide(room, length, math.max(counted, 1))
+end
 local function sliding_counter(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us = ARGV[at + 4] + 0
@@ -72,22 +84,6 @@ local function sliding_counter(state, at, now)
     return string.format("%d:%d:%d:%d", opened, length, this, last), now + gone_in(this)
   end
 
-  -- All that counts, as if it had been taken in the window that now is in.
-  local is_repaired = false
-  local function repair()
-    at_us, length, current, previous = now, window_us, used, 0
-    opened, expires_alike, is_repaired = now - now % window_us, false, true
-  end
-  if verb ~= "credit" and opened > now + window_us then
-    -- By a clock that was ahead.
-    repair()
-  end
-  local function keep_repaired()
-    if is_repaired then
-      return keep(current, previous)
-    end
-  end
-
   if verb == "credit" then
     -- Give back in the windows in which the permits were counted: others may have taken permits
     -- under other rules since. Without a time, this window's permits go first. Permits of a window
@@ -113,29 +109,32 @@ local function sliding_counter(state, at, now)
     end
     return true, 0, used, gone_in(current), 0, kept, expires
   end
-  -- How long until so many fit beside these counts. They do not fit yet.
-  local function fits_in(permits, this, last)
-    local from, counted, room = opened + length, last, limit - this - permits
-    if room < 0 then
-      -- Not in this window. In the next one, the current count is the previous.
-      from, counted, room = from + length, this, math.max(limit - permits, 0)
-    end
-    -- The longest overlap at which the share leaves enough room: not a whole window, as the count
-    -- exceeds the room.
-    return from - multiply_divide(room, length, math.max(counted, 1)) - now
-  end
   -- A look changes nothing: until somebody takes permits, the old windows apply.
   local is_denied = verb == "take" and cost > 0 and used + cost > limit
-  if is_denied or cost == 0 then
-    local wait_us = is_denied and fits_in(cost, current, previous) or 0
-    if opened > now and wait_us > 2 * window_us then
-      -- What a take makes of a window takes up to two windows to come back. So there may not be a
-      -- whole one in which time stands still.
-      repair()
-      wait_us = fits_in(cost, current, previous)
+  local wait_us, next_us, kept, expires = 0, 0, nil, nil
+  if is_denied then
+    wait_us = fits_from(opened + length, length, limit, cost, current, previous) - now
+  end
+  -- What a take makes of a window takes up to two windows to come back. So there may not be a whole one
+  -- in which time stands still.
+  if opened > now and (opened > now + window_us or wait_us > 2 * window_us) then
+    -- By a clock that was ahead: all that counts was taken in the window that now is in.
+    at_us, opened, length = now, now - now % window_us, window_us
+    used = math.min(used, 4294967295)
+    current, previous, expires_alike = used, 0, false
+    kept, expires = keep(current, previous)
+    if is_denied then
+      wait_us = fits_from(opened + length, length, limit, cost, current, previous) - now
     end
-    local next_us = used >= limit and fits_in(1, current, previous) or 0
-    return not is_denied, wait_us, used, gone_in(current), next_us, keep_repaired()
+  end
+  if is_denied or cost == 0 then
+    if used >= limit then
+      next_us = wait_us
+      if cost ~= 1 then
+        next_us = fits_from(opened + length, length, limit, 1, current, previous) - now
+      end
+    end
+    return not is_denied, wait_us, used, gone_in(current), next_us, kept, expires
   end
 
   -- The length was changed: the spread is unknown, so all permits count as taken in this window.
@@ -144,7 +143,9 @@ local function sliding_counter(state, at, now)
     length, opened, expires_alike = window_us, at_us - at_us % window_us, false
   end
   local taken = math.min(current + cost, 4294967295)
-  local next_us = used + cost >= limit and fits_in(1, taken, previous) or 0
-  local kept, expires = keep(taken, previous)
+  if used + cost >= limit then
+    next_us = fits_from(opened + length, length, limit, 1, taken, previous) - now
+  end
+  kept, expires = keep(taken, previous)
   return true, 0, used, gone_in(current), next_us, kept, not expires_alike and expires or nil
 end

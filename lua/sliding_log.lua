@@ -19,7 +19,7 @@ local function sliding_log(key, at, now)
   -- needed are written as texts: converting a number costs Redis as much as finding an entry.
   -- If a clock that was ahead has logged the newest entries, so many of them, what stands in place of
   -- these until it is written: the beginning of a log whose newest entry is logged now.
-  local repaired, replaced
+  local repaired, replaced, repair
   local function number(index)
     if repaired and index ~= "-1" then
       if repaired[index + 1] then
@@ -77,17 +77,14 @@ local function sliding_log(key, at, now)
     end)
     count, expires, newest = count - replaced + 1, now + window_us, now
     repaired = { expires, total, newest }
-  end
-  -- Comes before every other write.
-  local function repair()
-    if repaired then
+    -- Comes before every other write.
+    repair = function()
       redis.call("LTRIM", key, 2 * replaced + 1, -1)
       redis.call("LPUSH", key, text_of(now), text_of(total), text_of(now + window_us))
       redis.call("PEXPIREAT", key, text_of(math.ceil((now + window_us) / 1000)))
       repaired = nil
     end
   end
-  local repair_alone = repaired and repair or nil
   -- The entries that count at an instant in windows of this length, the running total before them,
   -- and what was taken with them.
   local function counted(within_us, at_us)
@@ -206,7 +203,7 @@ local function sliding_log(key, at, now)
     if used >= limit then
       next_us = cost == 1 and wait_us or lapses_in(logged_with(used + 1 - limit))
     end
-    return not is_denied, wait_us, used, empty_in, next_us, repair_alone
+    return not is_denied, wait_us, used, empty_in, next_us, repair
   end
   -- Once permits are taken, the log is not forgotten before it lapses by this window.
   empty_in = used > 0 and newest + window_us - now or 0
@@ -216,7 +213,9 @@ local function sliding_log(key, at, now)
     next_us = (too_many > used and at_us or logged_with(too_many)) + window_us - now
   end
   return true, 0, used, empty_in, next_us, function()
-    repair()
+    if repair then
+      repair()
+    end
     local latest = text_of(at_us + window_us)
     -- A user without the right to one of these commands leaves a whole log behind, not pieces of
     -- one.

@@ -34,6 +34,17 @@ local function slice_up_to(text, last, expires)
   ends, count = checked_slice(ends, count, expires)
   return ends, count, before + first
 end
+-- The end of the newest of the slices that have to lapse, from the one that stops there on, until so
+-- many permits are back.
+local function ends_with(text, last, expires, permits)
+  local ends, freed = nil, 0
+  while freed < permits do
+    local count, begins
+    ends, count, begins = slice_up_to(text, last, expires)
+    freed, last = freed + count, begins - 1
+  end
+  return ends
+end
 
 local function sliding_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -156,25 +167,14 @@ local function sliding_window(state, at, now)
     empty_in = used > 0 and lapses_in(newest) or 0
     repaired, repaired_expires = format("%d:%d", expires, total) .. state, expires
   end
-  -- The end of the newest of those slices that have to lapse until so many of the used permits are
-  -- back.
-  local function ends_with(permits)
-    local ends, freed, last = nil, 0, stop
-    while freed < permits do
-      local count, begins
-      ends, count, begins = slice_up_to(state, last, expires)
-      freed, last = freed + count, begins - 1
-    end
-    return ends
-  end
   if is_denied or cost == 0 then
     local wait_us, next_us = 0, 0
     if is_denied then
       -- Only a cost above the limit outlasts every slice.
-      wait_us = cost > limit and window_us or lapses_in(ends_with(used + cost - limit))
+      wait_us = cost > limit and window_us or lapses_in(ends_with(state, stop, expires, used + cost - limit))
     end
     if used >= limit then
-      next_us = cost == 1 and wait_us or lapses_in(ends_with(used + 1 - limit))
+      next_us = cost == 1 and wait_us or lapses_in(ends_with(state, stop, expires, used + 1 - limit))
     end
     return not is_denied, wait_us, used, empty_in, next_us, repaired, repaired_expires
   end
@@ -187,7 +187,7 @@ local function sliding_window(state, at, now)
   local ends, count = end_of_slice(now), 0
   local too_many = used + added + 1 - limit
   if too_many > 0 then
-    next_us = (too_many > used and math.max(ends, newest) or ends_with(too_many)) + window_us - now
+    next_us = (too_many > used and math.max(ends, newest) or ends_with(state, stop, expires, too_many)) + window_us - now
   end
   if added <= 0 then
     return true, 0, used, empty_in, next_us, repaired, repaired_expires

@@ -112,11 +112,18 @@ fn histories() -> impl Strategy<Value = History> {
 fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Value = Step> {
     let short = (1_u64..400_000).prop_map(Duration::from_micros);
     let long = (1_u64..20_000_000).prop_map(Duration::from_micros);
+    // A denial by the store may repair what a clock that was ahead has left, and one from memory does
+    // not. So it steps back by far less than a window; a counter may be repaired even then.
+    let has_counter = kinds.iter().any(|kind| kind.number == 8);
+    let back = short.clone().prop_map(move |span| match has_counter {
+        true => Time::Stands,
+        false => Time::Back(span / 100),
+    });
     let time = prop_oneof![
         6 => Just(Time::Stands),
         6 => short.clone().prop_map(Time::On),
         1 => long.prop_map(Time::On),
-        1 => short.prop_map(Time::Back),
+        1 => back,
         3 => (0_u64..=1).prop_map(|early_us| Time::ToRetry { early_us }),
     ];
     let longest = (0_u64..3_000_000).prop_map(Micros::new);

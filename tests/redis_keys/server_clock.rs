@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::algorithm::Action;
+use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::{DAY, Decision, ManualClock};
 
 use crate::support::redis::Server;
 use crate::{LIMITS, ask_together, shapes};
@@ -29,6 +30,43 @@ async fn whichever_script_judges_goes_by_the_servers_clock_to_the_microsecond() 
                     assert!(at_first > Duration::ZERO, "{}", case());
                 }
             }
+        }
+    }
+}
+
+/// As after a failover to a replica whose clock is behind. The wait comes true only if what it goes by
+/// is written.
+#[tokio::test]
+async fn whichever_script_denies_repairs_what_a_clock_that_was_ahead_has_left() {
+    let (server, clock) = (Server::start(), ManualClock::new());
+    let store = server.builder().clock_for_tests(clock.clone());
+    let store = store.connect().await.unwrap().without_deny_cache();
+    for (name, _, limit) in LIMITS {
+        if Algorithm::try_from(&limit).unwrap().can_wait() {
+            // Debts are owed by the clock that they were made by.
+            continue;
+        }
+        for policies in shapes(name) {
+            let ask = async |permits| -> Vec<Decision> {
+                let action = Action::take(permits);
+                let answers = ask_together(&store, &policies, &limit, action).await;
+                answers.iter().flat_map(|answer| answer.to_vec()).collect()
+            };
+            let all_allow = |decisions: &[Decision]| decisions.iter().all(Decision::is_allowed);
+            assert!(all_allow(&ask(3).await), "{policies:?}");
+            clock.step_back(1_000 * DAY);
+            let denied = ask(1).await;
+            let wait = denied[0].retry_after().unwrap();
+            assert!(wait <= 200 * DAY, "{policies:?}: {wait:?}");
+            clock.advance(wait - Duration::from_micros(1));
+            for (denied, early) in denied.iter().zip(ask(1).await) {
+                assert_eq!(denied.retry_after(), Some(wait), "{policies:?}");
+                let left = early.retry_after();
+                assert_eq!(left, Some(Duration::from_micros(1)), "{policies:?}");
+            }
+            clock.advance(Duration::from_micros(1));
+            assert!(all_allow(&ask(1).await), "{policies:?}");
+            clock.advance(1_000 * DAY);
         }
     }
 }

@@ -72,6 +72,9 @@ impl SlidingLog {
 
     /// When so many permits have lapsed. `None` if fewer are used.
     fn lapse_of(&self, state: &State, live: &Live, permits: u64) -> Option<Micros> {
+        if permits > live.used {
+            return None;
+        }
         let enough = state.entries.partition_point(|entry| {
             self.lapsed(entry, live.now) || taken(live.base, entry.total) < permits
         });

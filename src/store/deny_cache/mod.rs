@@ -41,7 +41,7 @@ mod table;
 /// Permits that are taken, charged, given back or reset through this cache are seen at once, and so
 /// is a limit that was changed here. What other processes give back or reset is seen within the
 /// maximum age; until then the subject is denied as before. The same holds in two other cases. One
-/// is that the store's clock steps ahead, as time is measured here. The other is that a question to
+/// is that the store's clock is set, as time is measured here. The other is that a question to
 /// a [cluster](crate::RedisStore#clusters) about several subjects fails, or is not waited for: a
 /// subject that was denied because of what the question itself had taken is denied for that long,
 /// though it was given back. If another subject denied it, the answer says so.
@@ -57,7 +57,8 @@ mod table;
 /// time.
 ///
 /// Two figures are approximate, those of the last time that the store was asked: what remains of a
-/// sliding limit for a cost above 1, and what is left of policies that did not deny the request.
+/// sliding limit for a cost above 1 and when its next permit comes, and what is left of policies that
+/// did not deny the request.
 /// [`Decision::is_remembered`](crate::Decision::is_remembered) marks such answers.
 ///
 /// A policy about which not even that is known is [not asked](crate::Outcome::NotAsked), so that
