@@ -15,6 +15,9 @@ pub(super) struct FixedWindow {
     limit: u32,
     window: Micros,
     aligned: bool,
+    /// By how much the clock by which windows are aligned is ahead of the one that judges, less whole
+    /// windows.
+    ahead: Micros,
 }
 
 /// A window and the permits taken in it; a window that has ended for a key that was never used.
@@ -31,6 +34,19 @@ impl FixedWindow {
             limit: limit.permits,
             window: limit.period,
             aligned: limit.aligned,
+            ahead: Micros::ZERO,
+        }
+    }
+
+    /// The same, aligned by a clock that shows `wall` at `now`. The window that is open then ends as
+    /// it would have: only those behind it begin elsewhere.
+    #[cfg(feature = "memory")]
+    pub(super) fn aligned_by(self, wall: Micros, now: Micros) -> Self {
+        let into = |at: Micros| at.get() % self.window.get();
+        let ahead = (into(wall) + self.window.get() - into(now)) % self.window.get();
+        Self {
+            ahead: Micros::new(ahead),
+            ..self
         }
     }
 
@@ -45,12 +61,12 @@ impl FixedWindow {
         if now < ends {
             return State { ends, ..*state };
         }
-        let opened = if self.aligned {
-            Micros::new(now.get() - now.get() % self.window.get())
+        let into = if self.aligned {
+            now.saturating_add(self.ahead).get() % self.window.get()
         } else {
-            now
+            0
         };
-        self.opened(opened, 0)
+        self.opened(now.saturating_sub(Micros::new(into)), 0)
     }
 
     fn opened(&self, opened: Micros, used: u64) -> State {

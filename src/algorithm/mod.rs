@@ -269,6 +269,22 @@ impl Algorithm {
         matches!(self.0, Which::SlidingLog(_))
     }
 
+    /// Whether its windows begin at multiples of their length by the wall clock.
+    #[cfg(feature = "memory")]
+    #[inline]
+    pub(crate) fn is_aligned(&self) -> bool {
+        matches!(&self.0, Which::FixedWindow(window) if window.is_aligned())
+    }
+
+    /// The same for a store whose clock shows `now` when the wall clock shows `wall`.
+    #[cfg(feature = "memory")]
+    pub(crate) fn aligned_by(&self, wall: Micros, now: Micros) -> Self {
+        match self.0 {
+            Which::FixedWindow(window) => Self(Which::FixedWindow(window.aligned_by(wall, now))),
+            _ => *self,
+        }
+    }
+
     /// Whether its state is a text, which a store may keep together with others in one place.
     pub(crate) fn packs(&self) -> bool {
         !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))

@@ -153,9 +153,11 @@ impl Limit {
     /// About `limit` permits in any interval of length `window`, estimated from two counts: that of
     /// the current window, and the share of the previous window's that the interval still overlaps.
     ///
-    /// Windows begin at multiples of `window` since the Unix epoch. The estimate assumes that the
-    /// permits of the previous window were spread evenly. At worst, when all of them were taken in
-    /// its last moment, `2 * limit - 1` permits can be taken within the length of one window.
+    /// Windows begin at multiples of `window` since the Unix epoch. The estimate is rounded up to
+    /// whole permits: while a fraction of one still counts, all of it does, so what
+    /// [remains](crate::Decision::remaining) is rounded down. It assumes that the permits of the
+    /// previous window were spread evenly. At worst, when all of them were taken in its last
+    /// moment, `2 * limit - 1` permits can be taken within the length of one window.
     ///
     /// When `window` changes, it is unknown how the permits taken so far are spread over windows of
     /// the new length. They keep coming back by the old length until the next permit is taken; a
@@ -186,10 +188,10 @@ impl Limit {
     ///
     /// A process loses its leases, while its requests still run, if it stands still or cannot reach
     /// the store for longer than a lease lives. All processes do if the store loses its data, or if
-    /// its clock is set ahead by as much (the memory store uses the system's clock). Other requests
-    /// are then admitted, and the limit is exceeded until the old requests have ended: a lease that
-    /// has lapsed is not taken again. Outside HTTP,
-    /// [`Held::has_lapsed`](crate::Held::has_lapsed) tells a process that it has lost one.
+    /// the Redis server's clock is set ahead by as much. Other requests are then admitted, and the
+    /// limit is exceeded until the old requests have ended: a lease that has lapsed is not taken
+    /// again. Outside HTTP, [`Held::has_lapsed`](crate::Held::has_lapsed) tells a process that it
+    /// has lost one.
     ///
     /// A body of a single chunk has ended when the server has taken that chunk, which it may still
     /// be sending.
@@ -334,6 +336,10 @@ impl Limit {
     /// Begins windows at multiples of `window` since the Unix epoch (full minutes, full hours, days
     /// in UTC, weeks that begin on Thursdays) instead of at a key's first request. For
     /// [`fixed_window`](Self::fixed_window).
+    ///
+    /// If the clock is set back, the window that is open lasts for up to one length more. The memory
+    /// store looks at the time of day when a window begins: the one that is open then ends as it would
+    /// have, however the system's clock is set.
     #[must_use]
     pub const fn aligned(mut self) -> Self {
         self.aligned = true;

@@ -116,25 +116,70 @@ impl fmt::Debug for Micros {
 /// [`RedisStoreBuilder::clock_for_tests`](crate::RedisStoreBuilder::clock_for_tests) for the
 /// exception).
 pub trait Clock: Send + Sync + 'static {
-    /// Microseconds since the Unix epoch.
+    /// Microseconds since the Unix epoch, on a clock that should not step when the system's clock is
+    /// set: everything but aligned windows goes by it.
+    ///
+    /// If it does step back, that frees no capacity, and nobody waits for more than two windows; but
+    /// [`gcra`](crate::Limit::gcra) and the buckets store an instant that lies ahead, at which all
+    /// that was taken is paid back, so whoever owes something owes the step as well. If it steps
+    /// ahead, what was used is forgotten sooner.
     fn now(&self) -> Micros;
+
+    /// The time of day, in microseconds since the Unix epoch: windows that are
+    /// [aligned](crate::Limit::aligned) begin at multiples of their length by it. The same as
+    /// [`now`](Self::now) unless implemented.
+    fn wall_clock(&self) -> Micros {
+        self.now()
+    }
 }
 
-/// The operating system's real-time clock; between its readings, a millisecond apart at most, the
-/// processor's counter goes on, where there is one that is steady.
+/// The time of day at which the process first asked, and what has passed since then. So it does not
+/// step when the operating system's clock is set; its [`wall_clock`](Clock::wall_clock) does.
 ///
-/// It may step back when it is set. That frees no capacity: what was used comes back later by the
-/// step. [`gcra`](crate::Limit::gcra) and the buckets store an instant that lies ahead, at which all
-/// that was taken is paid back: who owes anything then owes the step besides, and may be denied until
-/// it is over. When it is set ahead what was used is forgotten sooner, and leases of
-/// [`concurrency`](crate::Limit::concurrency) lapse while their requests run.
+/// It stands still while the machine sleeps, where the operating system's steady clock does. Between
+/// readings of either clock, a millisecond apart at most, the processor's counter goes on, where there
+/// is one that is steady.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemClock;
 
+static SYSTEM: LazyLock<Anchored<SinceStart, Counted<RealTime>>> =
+    LazyLock::new(|| Anchored::new(SinceStart::new(), Counted::new(RealTime)));
+
 impl Clock for SystemClock {
     fn now(&self) -> Micros {
-        static COUNTED: LazyLock<Counted<RealTime>> = LazyLock::new(|| Counted::new(RealTime));
-        COUNTED.now()
+        SYSTEM.now()
+    }
+
+    fn wall_clock(&self) -> Micros {
+        SYSTEM.wall_clock()
+    }
+}
+
+/// A steady clock, set by another one at first.
+struct Anchored<S, W> {
+    /// What the other one showed when the steady one showed zero.
+    start: Micros,
+    steady: S,
+    wall: W,
+}
+
+impl<S: Clock, W: Clock> Anchored<S, W> {
+    fn new(steady: S, wall: W) -> Self {
+        Self {
+            start: wall.now().saturating_sub(steady.now()),
+            steady,
+            wall,
+        }
+    }
+}
+
+impl<S: Clock, W: Clock> Clock for Anchored<S, W> {
+    fn now(&self) -> Micros {
+        self.start.saturating_add(self.steady.now())
+    }
+
+    fn wall_clock(&self) -> Micros {
+        self.wall.now()
     }
 }
 
@@ -252,10 +297,49 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Micros {
         (**self).now()
     }
+
+    fn wall_clock(&self) -> Micros {
+        (**self).wall_clock()
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Box<C> {
     fn now(&self) -> Micros {
         (**self).now()
+    }
+
+    fn wall_clock(&self) -> Micros {
+        (**self).wall_clock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wall_clock_that_is_set_moves_no_other_clock() {
+        let steady = ManualClock::at(Micros::new(7));
+        let wall = ManualClock::new();
+        let start = wall.now();
+        let both = Anchored::new(steady.clone(), wall.clone());
+        assert_eq!((both.now(), both.wall_clock()), (start, start));
+        steady.advance(SECOND);
+        wall.step_back(HOUR);
+        let later = start.saturating_add(SECOND.into());
+        assert_eq!((both.now(), both.wall_clock()), (later, wall.now()));
+        wall.advance(2 * HOUR);
+        // Also through the pointers by which a store has its clock.
+        let both: Box<Arc<dyn Clock>> = Box::new(Arc::new(both));
+        assert_eq!((both.now(), both.wall_clock()), (later, wall.now()));
+    }
+
+    #[test]
+    fn the_systems_clock_starts_at_the_time_of_day() {
+        let apart = SystemClock
+            .wall_clock()
+            .get()
+            .abs_diff(SystemClock.now().get());
+        assert!(Micros::new(apart) < DAY.into(), "{apart} us");
     }
 }

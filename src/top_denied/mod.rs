@@ -136,7 +136,7 @@ impl Observer for TopDenied {
             return;
         }
         let denial = Denial {
-            at: self.0.wall_clock.now(),
+            at: self.0.wall_clock.wall_clock(),
             mode: event.mode,
             shown_subject: event.shown_subject.map(Arc::from),
         };

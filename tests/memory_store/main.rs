@@ -18,6 +18,7 @@ use tower_throttle::{
 use self::asking::{Asked, ask};
 
 mod asking;
+mod clocks;
 mod kept;
 
 /// A small store, so that a flood of ten times as many keys is quick.

@@ -53,7 +53,7 @@ pub(super) use self::seconds::{counts_in_time, retry_after_secs};
 /// | `q` | the permits given in each window |
 /// | `w` | the window, in seconds, rounded up |
 /// | `r` | the permits that could still be taken after the request had taken its cost |
-/// | `t` | in seconds, at least 1: a client that spreads the `r` permits over this time keeps within the policy; if `r` is 0, a time after which there are more; never later than the `Retry-After` of the policy's denial; for a fixed window, the time to its end |
+/// | `t` | in seconds, at least 1: a client that spreads the `r` permits over this time keeps within the policy; if `r` is 0, the time until there is one again, also on the response that took the last; never later than the `Retry-After` of the policy's denial; for a fixed window, the time to its end |
 ///
 /// A [concurrency](crate::Limit::concurrency) limit has no window: it has the parameter
 /// `qu="concurrent-requests"` instead of `w`, and no `t`. A limit that
@@ -283,7 +283,7 @@ impl QuotaHeaders {
             fields.draft_6 = self.draft_6.map(|_| delta());
             fields.x_ratelimit = self.x_ratelimit.map(|(format, _)| match format {
                 ResetFormat::Delta => delta(),
-                ResetFormat::Epoch => single::Values::with_epoch(tightest, clock.now()),
+                ResetFormat::Epoch => single::Values::with_epoch(tightest, clock.wall_clock()),
             });
         }
         fields

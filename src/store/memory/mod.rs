@@ -6,6 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use self::shards::{SHARDS, Shards};
 use self::together::Together;
 use super::{Answer, Check, Store};
@@ -83,7 +85,7 @@ struct Shared {
 }
 
 impl MemoryStore {
-    /// A store for a million keys on the system's clock.
+    /// A store for a million keys on the [system's clock](SystemClock).
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -111,6 +113,27 @@ impl MemoryStore {
     /// The same as [`ask`](Store::ask), with the answer itself, as it is there at once.
     pub(super) fn decide(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
         let now = self.0.clock.now();
+        if checks.iter().any(|check| check.algorithm.is_aligned()) {
+            return self.ask_aligned(checks, now);
+        }
+        self.ask_all(checks, now)
+    }
+
+    /// Windows that are aligned follow the wall clock, whenever one begins.
+    // Out of line: most windows are not.
+    #[inline(never)]
+    fn ask_aligned(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
+        let wall = self.0.clock.wall_clock();
+        let aligned = checks.iter().map(|check| Check {
+            algorithm: check.algorithm.aligned_by(wall, now),
+            ..*check
+        });
+        let aligned: SmallVec<[Check<'_>; 2]> = aligned.collect();
+        self.ask_all(&aligned, now)
+    }
+
+    #[inline]
+    fn ask_all(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
         match checks {
             [check] => self.ask_one(check, now),
             checks => self.ask_together(checks, now),
