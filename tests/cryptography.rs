@@ -16,7 +16,7 @@ async fn the_application_can_still_choose_when_addresses_and_certificates_have_b
         "rediss-sentinel://localhost/main",
         "rediss-cluster://localhost",
     ] {
-        let file = format!("store = {address:?}");
+        let file = format!("store = {address:?}\npolicy = []");
         let config: Config = file.parse().expect(address);
         assert!(CryptoProvider::get_default().is_none(), "{address}");
         config.connect_lazy().expect(address);
