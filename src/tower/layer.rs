@@ -25,8 +25,8 @@ use crate::time::SystemClock;
 ///
 /// Works with axum, tonic and plain hyper. All services made by a layer and its clones share the
 /// limiter, and with it the counts: a request that passes two of them is counted twice, of which the
-/// log warns. If some limits belong outside of the authentication and others inside, build two limiters, over clones
-/// of one store if you like.
+/// log warns. If some limits belong outside of the authentication and others inside, build two
+/// limiters, over clones of one store if you like.
 ///
 /// ```
 /// use axum::{Router, routing::get};

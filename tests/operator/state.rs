@@ -8,6 +8,7 @@ use tower_throttle::{
 };
 
 use crate::http_store::{TestStore, Trip};
+#[cfg(feature = "config")]
 use crate::support::web::GENEROUS;
 use crate::{Site, status_from, ten, unreachable};
 
