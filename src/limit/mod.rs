@@ -284,20 +284,12 @@ impl Limit {
     /// [`reset`](crate::Limiter::reset) forgets what a key has used under any algorithm.
     ///
     /// ```
-    /// use tower_throttle::{Key, Limit, LimitExtractor, MINUTE, Policy, RequestHead};
+    /// use tower_throttle::{Limit, MINUTE, Policy};
     ///
-    /// struct ByPlan;
-    ///
-    /// impl LimitExtractor for ByPlan {
-    ///     fn limit(&self, request: &RequestHead<'_>, _: &Key) -> Option<Limit> {
-    ///         match request.headers.get("x-plan")?.as_bytes() {
-    ///             b"free" => Some(Limit::nothing()),
-    ///             _ => None,
-    ///         }
-    ///     }
-    /// }
-    ///
-    /// let exports = Policy::new("exports", Limit::gcra(5, MINUTE)).limit_by(ByPlan);
+    /// let exports = Policy::new("exports", Limit::gcra(5, MINUTE)).limit_by(|request, _| {
+    ///     let is_free = request.headers.get("x-plan")? == "free";
+    ///     is_free.then(Limit::nothing)
+    /// });
     /// ```
     pub const fn nothing() -> Self {
         Self::of_kind(None, 0, Duration::ZERO)

@@ -37,7 +37,8 @@ async fn an_address_is_the_client_that_the_extractors_see() {
     assert_eq!(site.left("user", json!({ "user": 7 })).await, 6);
     assert_eq!(site.left("user", json!({ "user": "7" })).await, 6);
     // By itself, a number is no user.
-    assert_eq!(site.left("user", json!({ "number": 7 })).await, 10);
+    let number = json!({ "policy": "user", "subject": { "number": 7 } });
+    assert_eq!(site.refused("peek", number).await.0, 400);
 }
 
 #[tokio::test]
