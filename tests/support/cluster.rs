@@ -19,8 +19,9 @@ const HANDSHAKE: Duration = Duration::from_secs(1);
 const OPTIONS: [&str; 6] = [
     "--cluster-enabled",
     "yes",
+    // Nodes of a busy machine may stand still for seconds without being taken for dead.
     "--cluster-node-timeout",
-    "1000",
+    "5000",
     "--repl-diskless-sync-delay",
     "0",
 ];
