@@ -214,6 +214,7 @@ mod key;
 mod labels;
 mod limit;
 mod mode;
+mod notifications;
 mod one_line;
 mod per_thread;
 mod random;

@@ -17,6 +17,7 @@ const FLOORS: [&[&str]; 7] = [
         "key",
         "labels",
         "mode",
+        "notifications",
         "one_line",
         "decision",
         "error",

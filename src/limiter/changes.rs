@@ -1,9 +1,10 @@
 //! Changes of a limiter, told to the log and the observers in their order.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::caught::caught;
 use crate::mode::Mode;
+use crate::notifications::Notifications;
 use crate::observe::{ChangeEvent, Observer, Observers};
 use crate::trace;
 
@@ -12,15 +13,8 @@ use crate::trace;
 /// They are queued where they are made, under the lock of the rules, and told outside of it: an
 /// observer may change the limiter in turn.
 pub(super) struct Changes {
-    queue: Mutex<Queue>,
+    queue: Mutex<Notifications<ChangeEvent>>,
     observers: Observers,
-}
-
-#[derive(Default)]
-struct Queue {
-    pending: VecDeque<ChangeEvent>,
-    /// Whether somebody tells them already, who will tell those of others, too.
-    is_being_told: bool,
 }
 
 impl Changes {
@@ -32,31 +26,29 @@ impl Changes {
     }
 
     pub(super) fn push(&self, event: ChangeEvent) {
-        self.with(|queue| queue.pending.push_back(event));
+        self.queue().push(event);
     }
 
     /// Tells all that is pending, unless another thread, or a caller further up, does already.
     pub(super) fn tell(&self) {
-        if self.with(|queue| std::mem::replace(&mut queue.is_being_told, true)) {
+        if !self.queue().begin() {
             return;
         }
         while let Some(event) = self.next() {
-            log(&event);
+            // Otherwise nobody would be told of later changes.
+            caught(|| log(&event));
             self.observers.on_change(&event);
         }
     }
 
+    // By itself, as the lock must not be held while somebody is told.
     fn next(&self) -> Option<ChangeEvent> {
-        self.with(|queue| {
-            let next = queue.pending.pop_front();
-            queue.is_being_told = next.is_some();
-            next
-        })
+        self.queue().next()
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Queue) -> T) -> T {
+    fn queue(&self) -> MutexGuard<'_, Notifications<ChangeEvent>> {
         // No step under the lock leaves anything half done.
-        work(&mut self.queue.lock().unwrap_or_else(PoisonError::into_inner))
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,6 @@
 //! While it is closed, a question costs one load. While it is open, it costs two loads and a look
 //! at the clock. Only probes and answers that may change the state take the lock.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use super::outage::{Enforced, Outage};
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::notifications::Notifications;
 use crate::observe::{BreakerState, Observer as _, Observers};
 use crate::per_thread::{Count, Spread, SpreadRef};
 use crate::random::random;
@@ -52,9 +52,7 @@ struct Inner {
     circuit: Circuit,
     /// How many of those the circuit already knows of.
     known_quiet: u64,
-    /// Changes not yet reported to the observers, oldest first.
-    untold: VecDeque<Change>,
-    is_telling: bool,
+    changes: Notifications<Change>,
     /// The outage, while the circuit is not closed.
     outage: Option<Began>,
 }
@@ -98,8 +96,7 @@ impl Breaker {
             inner: Mutex::new(Inner {
                 circuit: Circuit::new(seed, has_parts),
                 known_quiet: 0,
-                untold: VecDeque::new(),
-                is_telling: false,
+                changes: Notifications::default(),
                 outage: None,
             }),
             word: AtomicU64::new(0),
@@ -246,7 +243,7 @@ impl Breaker {
                 let outage = inner.outage.take().zip(why);
                 ended = outage.map(|(began, why)| self.outage_since(began, why));
             }
-            inner.untold.push_back(Change {
+            inner.changes.push(Change {
                 from,
                 to,
                 why,
@@ -254,8 +251,7 @@ impl Breaker {
                 ended,
             });
         }
-        let is_to_tell = !inner.untold.is_empty() && !inner.is_telling;
-        inner.is_telling |= is_to_tell;
+        let is_to_tell = inner.changes.begin();
         drop(inner);
         if is_to_tell {
             Telling(self).tell();

@@ -45,10 +45,7 @@ impl Telling<'_> {
     }
 
     fn next(&self) -> Option<Change> {
-        let mut inner = self.0.lock();
-        let next = inner.untold.pop_front();
-        inner.is_telling = next.is_some();
-        next
+        self.0.lock().changes.next()
     }
 }
 
