@@ -5,37 +5,9 @@ use std::time::Instant;
 use tower_throttle::MINUTE;
 
 use super::file::{Limits, limit};
+use crate::support::logins::{connections_of, ids_of, let_in, wait_for};
 use crate::support::redis::Server;
 use crate::support::sentinel::Watched;
-
-/// Has these users, each with all rights and its name as its password.
-fn let_in(server: &Server, users: &[&str]) {
-    for user in users {
-        let password = format!(">{user}");
-        let rights = ["on", &password, "~*", "+@all"];
-        server.query::<()>(("ACL", "SETUSER", *user, "reset", &rights[..]));
-    }
-}
-
-/// The ids of the connections of this user.
-fn connections_of(server: &Server, user: &str) -> Vec<String> {
-    ids_of(user, &server.query::<String>(("CLIENT", "LIST")))
-}
-
-fn ids_of(user: &str, list: &str) -> Vec<String> {
-    let of_user = format!(" user={user} ");
-    let lines = list.lines().filter(|line| line.contains(&of_user));
-    let ids = lines.map(|line| line.split(' ').next().unwrap().to_owned());
-    ids.collect()
-}
-
-async fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < MINUTE, "{what}: not in time");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-}
 
 /// A file with this store and no haste.
 fn at(store: &str, permits: &str) -> String {

@@ -8,31 +8,14 @@ use tower_throttle::{Limiter, MINUTE, RedisCredentials, RedisStore, StoreErrorKi
 
 use crate::cluster::SUBJECTS;
 use crate::support::cluster::Cluster;
+use crate::support::logins::{connections_of, let_in, wait_for};
 use crate::support::redis::Server;
 use crate::support::rights::documented_rights;
 use crate::support::sentinel::{Watched, until};
-use crate::{GENEROUS, client_list, limiter, take, told};
+use crate::{GENEROUS, limiter, take, told};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// Has these users, each with all rights and its name as its password.
-fn let_in(server: &Server, users: &[&str]) {
-    for user in users {
-        let password = format!(">{user}");
-        let rights = ["on", &password, "~*", "+@all"];
-        server.query::<()>(("ACL", "SETUSER", *user, "reset", &rights[..]));
-    }
-}
-
-/// The ids of the connections of this user.
-fn connections_of(server: &Server, user: &str) -> Vec<String> {
-    let list = client_list(server);
-    let of_user = format!(" user={user} ");
-    let lines = list.lines().filter(|line| line.contains(&of_user));
-    let ids = lines.map(|line| line.split(' ').next().unwrap().to_owned());
-    ids.collect()
-}
 
 async fn assert_decided(limiter: &Limiter, subject: &str) {
     let decision = limiter.check("api", subject).await.unwrap();
@@ -55,15 +38,6 @@ async fn an_open_connection_logs_in_again_when_the_credentials_change() {
     wait_for("it logs in again", is_second).await;
     assert_decided(&limiter, "alice").await;
     assert_eq!(connections_of(&server, "second"), connections);
-}
-
-/// Lets the tasks of this thread's runtime go on meanwhile.
-async fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < MINUTE, "{what}: not in time");
-        sleep(PAUSE).await;
-    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ pub mod drawn;
 pub mod example;
 pub mod history;
 pub mod limits;
+pub mod logins;
 pub mod memory;
 pub mod prometheus;
 pub mod proxy;
