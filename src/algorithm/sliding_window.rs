@@ -137,6 +137,10 @@ impl Arithmetic for SlidingWindow {
 
     fn repaired(&self, state: &State, now: Micros, action: &Action) -> Option<State> {
         let newest = state.slices.back()?;
+        // Nearly always, and whatever the action.
+        if newest.ends <= now.saturating_add(self.window) {
+            return None;
+        }
         // No slice is longer than its window. One that was charged by a longer window need not be
         // from a clock that was ahead, and is left as it is until permits are taken by this one.
         let takes = match action {
