@@ -282,8 +282,10 @@ fn push_encoded(char: char, text: &mut String) {
 
 impl RequestMatcher for Route {
     fn describe(&self) -> String {
-        let method = self.method.as_ref().map_or("any", Method::as_str);
-        format!("{method} {}", self.pattern)
+        match &self.method {
+            Some(_) => self.to_string(),
+            None => format!("any {self}"),
+        }
     }
 
     fn matches(&self, request: &RequestHead<'_>) -> bool {

@@ -3,7 +3,7 @@
 use crate::limiter::{Limiter, PolicySummary};
 use crate::mode::Mode;
 use crate::observe::BreakerState;
-use crate::store::FailureMode;
+use crate::store::Consequences;
 
 /// Whether requests are limited right now.
 #[derive(serde::Serialize)]
@@ -42,13 +42,11 @@ impl Enforcement {
 
     /// What the failure modes decide while the store is left alone.
     fn without_store(why: &str, enforced: &[&PolicySummary]) -> Self {
-        let count = |is: fn(FailureMode) -> bool| {
-            let modes = enforced.iter().map(|policy| policy.on_store_failure);
-            modes.filter(|mode| is(*mode)).count()
-        };
-        let open = count(|mode| mode == FailureMode::Allow);
-        let closed = count(|mode| mode == FailureMode::Deny);
-        let local = enforced.len() - open - closed;
+        let modes = enforced.iter();
+        let modes = modes.map(|policy| (policy.name.clone(), policy.on_store_failure));
+        let [open, closed, local] = Consequences(modes.collect())
+            .groups()
+            .map(|policies| policies.len());
         let consequences = [
             (open, "let everything pass", "lets everything pass"),
             (closed, "refuse everything", "refuses everything"),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::one_line::OneLine;
+
 /// What an extractor makes its keys of, as far as it can tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,7 +32,7 @@ impl fmt::Display for KeyKind {
         match self {
             Self::Everybody => f.write_str("everybody"),
             Self::Address => f.write_str("client address"),
-            Self::Header(name) => write!(f, "header {}", name.escape_debug()),
+            Self::Header(name) => write!(f, "header {}", OneLine(name)),
             Self::Host => f.write_str("host"),
             Self::User => f.write_str("user"),
             Self::All(parts) => parts.iter().enumerate().try_for_each(|(position, part)| {

@@ -31,6 +31,8 @@ mod under_way;
 pub(crate) use begun::go_on;
 pub use check::Check;
 pub use deny_cache::DenyCache;
+#[cfg(feature = "axum")]
+pub(crate) use failover::Consequences;
 pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub use failover::{FailureMode, Outage};
 pub use fixed::{AlwaysAllow, AlwaysDeny};

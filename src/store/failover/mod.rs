@@ -28,6 +28,8 @@ mod pending;
 mod watch;
 
 pub use self::mode::FailureMode;
+#[cfg(feature = "axum")]
+pub(crate) use self::outage::Consequences;
 pub(crate) use self::outage::Enforced;
 pub use self::outage::Outage;
 pub(crate) use self::pending::PendingDecisions;

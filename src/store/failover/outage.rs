@@ -31,12 +31,22 @@ pub(crate) trait Enforced: Send + Sync {
 
 /// What becomes of the policies without the store:
 /// `policies "a", "b" are NOT enforced, policy "c" denies all requests`.
-pub(super) struct Consequences(pub(super) Vec<(String, FailureMode)>);
+pub(crate) struct Consequences(pub(crate) Vec<(String, FailureMode)>);
 
 /// As many as fit on a line that is read.
 const MOST_NAMES: usize = 10;
 
 impl Consequences {
+    /// The names of those under which everything passes, of those that deny everything, and of those
+    /// that count in this process alone.
+    pub(crate) fn groups(&self) -> [Vec<&str>; 3] {
+        [
+            self.of(|mode| mode == FailureMode::Allow),
+            self.of(|mode| mode == FailureMode::Deny),
+            self.of(|mode| !matches!(mode, FailureMode::Allow | FailureMode::Deny)),
+        ]
+    }
+
     fn of(&self, is_meant: fn(FailureMode) -> bool) -> Vec<&str> {
         let policies = self.0.iter().filter(|(_, mode)| is_meant(*mode));
         policies.map(|(name, _)| &**name).collect()
@@ -45,9 +55,7 @@ impl Consequences {
 
 impl fmt::Display for Consequences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let open = self.of(|mode| mode == FailureMode::Allow);
-        let closed = self.of(|mode| mode == FailureMode::Deny);
-        let local = self.of(|mode| !matches!(mode, FailureMode::Allow | FailureMode::Deny));
+        let [open, closed, local] = self.groups();
         let groups = [
             (open, ["is NOT enforced", "are NOT enforced"]),
             (closed, ["denies all requests", "deny all requests"]),

@@ -59,12 +59,12 @@ impl Handshake {
             server = server.set_redis_settings(settings);
         }
         let mut config = config();
+        let mut address = server.addr().clone();
         if let Some(name) = &self.tls.server_name
-            && let ConnectionAddr::TcpTls { host, .. } = server.addr()
+            && let ConnectionAddr::TcpTls { host, .. } = &mut address
         {
             // The client checks the certificate for the name that it connects to.
-            config = config.set_dns_resolver(LeadingTo(host.clone()));
-            let address = named(server.addr().clone(), name);
+            config = config.set_dns_resolver(LeadingTo(std::mem::replace(host, name.clone())));
             server = server.set_addr(address);
         }
         let client = Client::open(server)?;
@@ -76,13 +76,6 @@ impl Handshake {
             logged_in,
         })
     }
-}
-
-fn named(mut address: ConnectionAddr, name: &str) -> ConnectionAddr {
-    if let ConnectionAddr::TcpTls { host, .. } = &mut address {
-        name.clone_into(host);
-    }
-    address
 }
 
 /// Finds every name at this host.
