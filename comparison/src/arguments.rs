@@ -1,17 +1,21 @@
 //! What to measure, from the command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::measures::Measure;
 use crate::round::Effort;
 
 pub const USAGE: &str = "\
-usage: comparison [--quick] [--long] [--only NAME]... [--list]
+usage: comparison [--quick] [--long] [--only NAME]... [--each-way MS] [--beside PROGRAM] [--list]
 
---quick      less than a minute, for a first look: short turns; the full run takes a few minutes
---long       also what takes long and gigabytes: 10 million keys
---only NAME  this measurement alone; several times: these
---list       names the measurements
+--quick           less than a minute, for a first look: short turns; the full run takes a few minutes
+--long            also what takes long and gigabytes: 10 million keys
+--only NAME       this measurement alone; several times: these
+--list            names the measurements
+--each-way MS     behind a network, this delay alone, in milliseconds
+--beside PROGRAM  in turns with another build of this program, both figures in each row: see the
+                  script `side-by-side` beside this crate
 
 Tables go to the standard output, in Markdown; how it goes, with figures that hold for this machine
 only, to the standard error. With REDIS_CELL=<file> the module of redis-cell takes part: see the
@@ -23,6 +27,9 @@ pub struct Arguments {
     is_long: bool,
     pub lists: bool,
     only: Vec<String>,
+    each_way: Option<Duration>,
+    /// Another build of this program, which takes turns with this one.
+    pub beside: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -36,6 +43,16 @@ impl Arguments {
             match argument.as_str() {
                 "--quick" => arguments.is_quick = true,
                 "--long" => arguments.is_long = true,
+                "--each-way" => {
+                    let milliseconds = said.next().and_then(|said| said.parse().ok());
+                    let each_way = milliseconds.map(|ms: f64| ms / 1e3);
+                    let each_way = each_way.and_then(|s| Duration::try_from_secs_f64(s).ok());
+                    arguments.each_way = Some(each_way.ok_or("--each-way takes milliseconds")?);
+                }
+                "--beside" => {
+                    let program = said.next().ok_or("--beside takes a program")?;
+                    arguments.beside = Some(program.into());
+                }
                 "--list" => arguments.lists = true,
                 "--only" => {
                     let name = said.next().unwrap_or_default();
@@ -60,17 +77,20 @@ impl Arguments {
     }
 
     pub fn effort(&self) -> Effort {
+        let each_way = self.each_way;
         if self.is_quick {
             Effort {
                 rounds: 3,
                 lasting: Duration::from_millis(40),
                 keys: 10_000,
+                each_way,
             }
         } else {
             Effort {
                 rounds: 7,
                 lasting: Duration::from_millis(300),
                 keys: 10_000,
+                each_way,
             }
         }
     }

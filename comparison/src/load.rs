@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::random::Random;
+use crate::round::Round;
 
 /// A limiter under measurement.
 pub trait Decide: Send + Sync + 'static {
@@ -26,6 +27,15 @@ pub enum Keys {
     One,
 }
 
+impl Keys {
+    pub fn draw(self, random: &mut Random) -> u64 {
+        match self {
+            Self::AnyOf(keys) => random.below(keys),
+            Self::One => 0,
+        }
+    }
+}
+
 /// How often it was asked, and how often it allowed.
 #[derive(Clone, Copy, Default)]
 pub struct Count {
@@ -33,14 +43,31 @@ pub struct Count {
     pub allowed: u64,
 }
 
+impl From<Count> for Round {
+    fn from(count: Count) -> Self {
+        Self {
+            decisions: count.decisions,
+            allowed: count.allowed,
+            ..Self::default()
+        }
+    }
+}
+
 impl Load {
     /// Puts the load on a decider; each caller is a task of its own.
     pub async fn on(self, decider: &Arc<impl Decide>) -> Count {
+        self.on_from(0, decider).await
+    }
+
+    /// The same, where others ask at the same time: callers with other seeds draw other keys.
+    pub async fn on_from(self, first_seed: u64, decider: &Arc<impl Decide>) -> Count {
         let started = Instant::now();
         let asking: Vec<_> = (0..self.at_once)
             .map(|seed| {
                 let decider = Arc::clone(decider);
-                tokio::spawn(async move { self.ask(&*decider, seed as u64, started).await })
+                tokio::spawn(
+                    async move { self.ask(&*decider, first_seed + seed as u64, started).await },
+                )
             })
             .collect();
         let mut count = Count::default();
@@ -56,10 +83,7 @@ impl Load {
         let mut random = Random::new(seed);
         let mut count = Count::default();
         while started.elapsed() < self.lasting {
-            let key = match self.keys {
-                Keys::AnyOf(keys) => random.below(keys),
-                Keys::One => 0,
-            };
+            let key = self.keys.draw(&mut random);
             count.allowed += u64::from(decider.decide(key).await);
             count.decisions += 1;
             // A decider that takes no round trip would never give other tasks a turn.

@@ -8,8 +8,10 @@ use arguments::Arguments;
 
 mod arguments;
 mod clock;
+mod delaying_proxy;
 mod load;
 mod measures;
+mod open_loop;
 mod peers;
 mod random;
 mod redis_server;

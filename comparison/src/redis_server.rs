@@ -1,6 +1,7 @@
 //! The Redis server of a run, and its own account of its work.
 
 use std::env;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::clock::process_cpu;
 use crate::load::{Decide, Load, warm_up};
+use crate::open_loop::OpenLoop;
 use crate::round::{Contestant, Round};
 
 #[path = "../../tests/support/redis.rs"]
@@ -44,10 +46,12 @@ impl RedisServer {
         self.server.url()
     }
 
-    /// How to connect, for clients that can be configured: small packets are sent at once.
+    pub fn socket(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.server.port()).into()
+    }
+
     pub fn address(&self) -> ConnectionInfo {
-        let address = self.url().into_connection_info().expect("a sound URL");
-        address.set_tcp_settings(TcpSettings::default().set_nodelay(true))
+        address(&self.url())
     }
 
     pub async fn store(&self) -> tower_throttle::RedisStore {
@@ -60,6 +64,19 @@ impl RedisServer {
         store.expect("the server is there")
     }
 
+    /// A contestant that asks this server in an open loop.
+    pub fn open_loop<'a>(
+        &'a self,
+        name: &'static str,
+        runtime: &'a Runtime,
+        decider: &Arc<impl Decide>,
+        arrivals: OpenLoop,
+    ) -> Contestant<'a> {
+        let decider = Arc::clone(decider);
+        let ask = move || runtime.block_on(arrivals.on(&decider));
+        Contestant::new(name, move || self.round(&ask))
+    }
+
     /// A contestant that asks this server under a load.
     pub fn contestant<'a>(
         &'a self,
@@ -69,19 +86,20 @@ impl RedisServer {
         load: Load,
     ) -> Contestant<'a> {
         let decider = Arc::clone(decider);
-        Contestant::new(name, move || self.round(runtime, &decider, load))
+        let ask = move || runtime.block_on(load.on(&decider)).into();
+        Contestant::new(name, move || self.round(&ask))
     }
 
-    fn round(&self, runtime: &Runtime, decider: &Arc<impl Decide>, load: Load) -> Round {
+    /// Adds what a round took to what was asked in it.
+    pub fn round(&self, ask: impl FnOnce() -> Round) -> Round {
         let (client, server) = (process_cpu(), self.cpu());
         let started = Instant::now();
-        let count = runtime.block_on(load.on(decider));
+        let asked = ask();
         Round {
-            decisions: count.decisions,
-            allowed: count.allowed,
             elapsed: started.elapsed(),
             client_cpu: process_cpu() - client,
             server_cpu: self.cpu() - server,
+            ..asked
         }
     }
 
@@ -108,6 +126,12 @@ impl RedisServer {
     pub fn query<T: redis::FromRedisValue>(&self, words: impl redis::ToRedisArgs) -> T {
         self.server.query(words)
     }
+}
+
+/// How to connect, for clients that can be configured: small packets are sent at once.
+pub fn address(url: &str) -> ConnectionInfo {
+    let address = url.into_connection_info().expect("a sound URL");
+    address.set_tcp_settings(TcpSettings::default().set_nodelay(true))
 }
 
 impl Drop for RedisServer {

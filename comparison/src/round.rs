@@ -4,15 +4,21 @@
 use std::time::Duration;
 
 /// What one contestant did in one round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Round {
     pub decisions: u64,
     pub allowed: u64,
+    /// Of the decisions, those that came to nothing. Only an open loop goes on after one.
+    pub failed: u64,
     pub elapsed: Duration,
     /// The processor time of this process, or of the part of it that is measured.
     pub client_cpu: Duration,
     /// The processor time of the Redis server.
     pub server_cpu: Duration,
+    /// The seconds of one decision: the median, and what a tenth of them exceeds. Zero where they
+    /// are not timed one by one.
+    pub p50: f64,
+    pub p90: f64,
 }
 
 impl Round {
@@ -35,6 +41,9 @@ impl Round {
     }
 }
 
+/// A number to report of a round.
+pub type Figure = fn(&Round) -> f64;
+
 /// How much to do for a measurement.
 #[derive(Clone, Copy)]
 pub struct Effort {
@@ -43,6 +52,8 @@ pub struct Effort {
     pub lasting: Duration,
     /// The number of keys where there are many; all of them warm.
     pub keys: u64,
+    /// The one delay to measure behind a network, in place of those of the table.
+    pub each_way: Option<Duration>,
 }
 
 /// Something that can run for a round.
@@ -84,6 +95,16 @@ pub fn take_turns(contestants: &[Contestant<'_>], effort: Effort) -> Standings {
             told(Round::server_cpu_us),
             told(Round::share_allowed) * 100.0,
         );
+        let (p50, p90) = (told(|round| round.p50), told(|round| round.p90));
+        if p50 > 0.0 {
+            eprintln!(
+                "    {:<46} p50 {:>9.3} ms, p90 {:>9.3} ms; failed {}",
+                "",
+                p50 * 1e3,
+                p90 * 1e3,
+                rounds.iter().map(|round| round.failed).sum::<u64>(),
+            );
+        }
     }
     Standings(standings)
 }
@@ -101,6 +122,12 @@ impl Standings {
         Some(median(self.rounds(name)?.iter().map(of)))
     }
 
+    /// How many decisions of all rounds failed.
+    pub fn failed(&self) -> u64 {
+        let rounds = self.0.iter().flat_map(|(_, rounds)| rounds);
+        rounds.map(|round| round.failed).sum()
+    }
+
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|(name, _)| *name)
     }
@@ -112,7 +139,12 @@ impl Standings {
 }
 
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
+    percentile(&mut values.collect::<Vec<_>>(), 0.5)
+}
+
+/// What this share of the values does not exceed.
+pub fn percentile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+    let position = (values.len() as f64 * share) as usize;
+    values.get(position).copied().unwrap_or(f64::NAN)
 }

@@ -31,7 +31,7 @@ pub fn round(
         allowed: counts.iter().map(|(_, allowed)| allowed).sum(),
         elapsed: started.elapsed(),
         client_cpu: process_cpu() - cpu,
-        server_cpu: Duration::ZERO,
+        ..Round::default()
     }
 }
 

@@ -10,9 +10,11 @@ mod latency;
 mod limits;
 mod many_keys;
 mod memory;
+mod network;
 mod others;
 mod policies;
 mod remembered;
+mod runtimes;
 mod throughput;
 mod web;
 
@@ -33,7 +35,7 @@ const fn measure(name: &'static str, about: &'static str, run: fn(Effort) -> Tab
     }
 }
 
-pub const ALL: [Measure; 11] = [
+pub const ALL: [Measure; 13] = [
     measure(
         "throughput",
         "decisions a second and processor time over Redis, beside bare clients",
@@ -59,6 +61,16 @@ pub const ALL: [Measure; 11] = [
         "latency",
         "the time of one decision when nobody else asks",
         latency::run,
+    ),
+    measure(
+        "network",
+        "questions at a fixed rate, some way from Redis",
+        network::run,
+    ),
+    measure(
+        "runtimes",
+        "one store that is asked from two runtimes",
+        runtimes::run,
     ),
     measure(
         "attack",

@@ -9,7 +9,7 @@ use crate::peers::Allowance;
 use crate::peers::layered::{self, WHO};
 use crate::peers::ours::policy;
 use crate::redis_server::RedisServer;
-use crate::round::{Effort, Round, Standings, take_turns};
+use crate::round::{Effort, Figure, Round, Standings, take_turns};
 use crate::runtimes::Flavor;
 use crate::table::{Table, Target};
 
@@ -22,9 +22,6 @@ const BESIDE: &str = "two rates, and one for everybody";
 const SHADOW: &str = "one policy in shadow";
 const GROUP_AND_SHADOW: &str = "five policies of a group, one of them in shadow";
 
-/// The number to report of a round.
-type Told = fn(&Round) -> f64;
-
 pub fn run(effort: Effort) -> Table {
     let mut table = Table::new(
         "Several policies",
@@ -36,7 +33,7 @@ pub fn run(effort: Effort) -> Table {
     );
     let redis = RedisServer::start();
     let standings = Flavor::ALL.map(|flavor| on(flavor, &redis, effort));
-    let told: [(&str, Told); 3] = [
+    let told: [(&str, Figure); 3] = [
         ("time a request", |round| 1.0 / round.per_second()),
         ("server CPU a request", Round::server_cpu_us),
         ("client CPU a request", Round::client_cpu_us),

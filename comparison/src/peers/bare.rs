@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, ConnectionInfo, Value};
 
 use super::ours::Ours;
 use super::{Allowance, name_of};
 use crate::load::Decide;
-use crate::redis_server::RedisServer;
+use crate::redis_server::{RedisServer, address};
 
 pub const TEXTBOOK: &str = include_str!("textbook.lua");
 /// The least that a script call can be.
@@ -43,7 +43,12 @@ impl Bare {
 
     /// A script that gets the key, the interval in microseconds and the burst.
     pub async fn script(redis: &RedisServer, text: &str, allowance: Allowance) -> Self {
-        let connection = connect(redis).await;
+        Self::script_at(&redis.url(), text, allowance).await
+    }
+
+    /// The same, at another address of the server.
+    pub async fn script_at(url: &str, text: &str, allowance: Allowance) -> Self {
+        let connection = connect_to(address(url)).await;
         let digest = load(&connection, text).await;
         Self {
             connection,
@@ -134,7 +139,11 @@ impl Decide for Ping {
 }
 
 pub async fn connect(redis: &RedisServer) -> MultiplexedConnection {
-    let client = Client::open(redis.address()).expect("a sound address");
+    connect_to(redis.address()).await
+}
+
+async fn connect_to(address: ConnectionInfo) -> MultiplexedConnection {
+    let client = Client::open(address).expect("a sound address");
     // As in our store; without a timeout each command would save a timer.
     let config = AsyncConnectionConfig::new()
         .set_response_timeout(Some(Duration::from_secs(60)))

@@ -5,6 +5,7 @@ use std::time::Duration;
 pub mod actix_limitation;
 pub mod bare;
 pub mod deadpool;
+pub mod edition;
 pub mod governor;
 pub mod layered;
 #[cfg(feature = "limitador")]

@@ -1,8 +1,9 @@
 //! This crate, without HTTP.
 
 use futures_util::FutureExt;
-use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, QuotaLease, Store};
+use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, RedisStore, Store};
 
+use super::edition::with_prefetch;
 use super::{Allowance, name_of};
 use crate::load::Decide;
 use crate::redis_server::RedisServer;
@@ -17,6 +18,12 @@ impl Ours {
         Self::with(redis.store().await, allowance)
     }
 
+    /// At another address of the server.
+    pub async fn at(url: &str, allowance: Allowance) -> Self {
+        let store = RedisStore::builder(url).connect().await;
+        Self::with(store.expect("the server is there"), allowance)
+    }
+
     /// Without the memory of denials.
     pub async fn asking_always(redis: &RedisServer, allowance: Allowance) -> Self {
         Self::with(redis.store().await.without_deny_cache(), allowance)
@@ -24,7 +31,7 @@ impl Ours {
 
     /// With quota leases, so that a hot key is mostly answered from memory.
     pub async fn leased(redis: &RedisServer, allowance: Allowance) -> Self {
-        let policy = policy(POLICY, allowance).quota_lease(QuotaLease::new());
+        let policy = with_prefetch(policy(POLICY, allowance));
         // Others ask about the same key without leases.
         Self::of(redis.store_with_prefix("leased").await, policy)
     }

@@ -30,7 +30,7 @@ pub fn round(address: SocketAddr, connections: u64, keys: Keys, lasting: Duratio
         allowed: counts.iter().map(|count| count.allowed).sum(),
         elapsed: started.elapsed(),
         client_cpu: (process_cpu() - process).saturating_sub(thread_cpu() - thread),
-        server_cpu: Duration::ZERO,
+        ..Round::default()
     }
 }
 
