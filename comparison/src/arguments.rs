@@ -9,7 +9,7 @@ use crate::round::Effort;
 pub const USAGE: &str = "\
 usage: comparison [--quick] [--long] [--only NAME]... [--each-way MS] [--beside PROGRAM] [--list]
 
---quick           less than a minute, for a first look: short turns; the full run takes a few minutes
+--quick           about a minute, for a first look: short turns; the full run takes some ten minutes
 --long            also what takes long and gigabytes: 10 million keys
 --only NAME       this measurement alone; several times: these
 --list            names the measurements
@@ -74,6 +74,19 @@ impl Arguments {
             [] => self.is_long || !measure.is_long,
             only => only.iter().any(|name| name == measure.name),
         }
+    }
+
+    /// For another build of this program, which measures this with the same effort.
+    pub fn of_one(&self, measure: &Measure) -> Vec<String> {
+        let mut arguments = vec!["--only".to_owned(), measure.name.to_owned()];
+        if self.is_quick {
+            arguments.push("--quick".to_owned());
+        }
+        if let Some(each_way) = self.each_way {
+            let milliseconds = each_way.as_secs_f64() * 1e3;
+            arguments.extend(["--each-way".to_owned(), milliseconds.to_string()]);
+        }
+        arguments
     }
 
     pub fn effort(&self) -> Effort {

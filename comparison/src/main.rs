@@ -17,6 +17,7 @@ mod random;
 mod redis_server;
 mod round;
 mod runtimes;
+mod side_by_side;
 mod table;
 mod web;
 
@@ -36,7 +37,11 @@ fn main() -> ExitCode {
     }
     for measure in measures::ALL.iter().filter(|one| arguments.select(one)) {
         eprintln!("{}: {}", measure.name, measure.about);
-        println!("{}", (measure.run)(arguments.effort()));
+        let table = match &arguments.beside {
+            None => (measure.run)(arguments.effort()),
+            Some(program) => side_by_side::run(program, &arguments.of_one(measure)),
+        };
+        println!("{table}");
     }
     ExitCode::SUCCESS
 }

@@ -3,18 +3,18 @@
 use std::fmt;
 
 pub struct Table {
-    title: &'static str,
+    pub title: String,
     /// What the numbers are, and of what.
-    about: &'static str,
-    columns: Vec<&'static str>,
-    rows: Vec<Row>,
+    pub about: String,
+    pub columns: Vec<String>,
+    pub rows: Vec<Row>,
 }
 
 /// One ratio in several settings, and its target.
 pub struct Row {
-    what: String,
-    target: Option<Target>,
-    cells: Vec<Option<f64>>,
+    pub what: String,
+    pub target: Option<Target>,
+    pub cells: Vec<Option<f64>>,
 }
 
 #[derive(Clone, Copy)]
@@ -24,6 +24,16 @@ pub enum Target {
 }
 
 impl Target {
+    fn read(text: &str) -> Option<Self> {
+        let (sign, value) = text.split_once(' ')?;
+        let value = value.parse().ok()?;
+        match sign {
+            "≥" => Some(Self::AtLeast(value)),
+            "≤" => Some(Self::AtMost(value)),
+            _ => None,
+        }
+    }
+
     fn is_met(self, value: f64) -> bool {
         match self {
             Self::AtLeast(least) => value >= least,
@@ -33,13 +43,29 @@ impl Target {
 }
 
 impl Table {
-    pub fn new(title: &'static str, about: &'static str, columns: &[&'static str]) -> Self {
+    pub fn new(title: &str, about: &str, columns: &[&str]) -> Self {
         Self {
-            title,
-            about,
-            columns: columns.to_vec(),
+            title: title.to_owned(),
+            about: about.to_owned(),
+            columns: columns.iter().map(ToString::to_string).collect(),
             rows: Vec::new(),
         }
+    }
+
+    /// As it was displayed.
+    pub fn read(text: &str) -> Option<Self> {
+        let mut lines = text.lines().filter(|line| !line.is_empty());
+        let title = lines.next()?.strip_prefix("### ")?;
+        let about = lines.next()?;
+        let (_, columns) = fields(lines.next()?)?;
+        let mut table = Self::new(title, about, columns.get(1..)?);
+        for line in lines.skip(1) {
+            let (what, fields) = fields(line)?;
+            let (target, cells) = fields.split_first()?;
+            let cells = cells.iter().map(|cell| cell.trim_matches('*').parse().ok());
+            table.row(what, Target::read(target), cells);
+        }
+        Some(table)
     }
 
     pub fn row(
@@ -54,6 +80,13 @@ impl Table {
             cells: cells.into_iter().collect(),
         });
     }
+}
+
+/// The first field of a line, and the others.
+fn fields(line: &str) -> Option<(&str, Vec<&str>)> {
+    let fields = line.strip_prefix('|')?.strip_suffix('|')?.split('|');
+    let mut fields = fields.map(str::trim);
+    Some((fields.next()?, fields.collect()))
 }
 
 impl fmt::Display for Table {
