@@ -6,7 +6,7 @@
 use std::array;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// With more threads, some share a place.
 const PLACES: usize = 16;
@@ -42,6 +42,35 @@ impl Count {
     }
 }
 
+/// A value for each place, behind a lock that only the threads of that place take, but for the rare
+/// change of all.
+pub(crate) struct Locked<T>([Place<Mutex<T>>; PLACES]);
+
+impl<T> Locked<T> {
+    pub(crate) fn new(value: impl Fn() -> T) -> Self {
+        Self(array::from_fn(|_| Place(Mutex::new(value()))))
+    }
+
+    /// That of this thread.
+    pub(crate) fn here(&self) -> MutexGuard<'_, T> {
+        lock(&self.0[here()].0)
+    }
+
+    /// One after the other, so that others may see an old and a new one meanwhile.
+    pub(crate) fn set_all(&self, value: impl Fn(usize) -> T) {
+        for (number, place) in self.0.iter().enumerate() {
+            let old = std::mem::replace(&mut *lock(&place.0), value(number));
+            // Not under the lock: it may be the last of its kind.
+            drop(old);
+        }
+    }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No step under the lock leaves anything half done.
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A value to which every question holds a reference, on any thread.
 pub(crate) struct Spread<T> {
     value: Arc<T>,
@@ -49,10 +78,10 @@ pub(crate) struct Spread<T> {
 }
 
 /// The value, while somebody holds it. Clones are counted in the place of the first one.
-pub(crate) struct SpreadRef<T>(Arc<Place<T>>);
+pub(crate) struct SpreadRef<T>(Arc<Place<Arc<T>>>);
 
 #[repr(align(128))]
-struct Place<T>(Arc<T>);
+struct Place<T>(T);
 
 impl<T> Spread<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -64,6 +93,11 @@ impl<T> Spread<T> {
 
     pub(crate) fn downgrade(&self) -> Weak<T> {
         Arc::downgrade(&self.value)
+    }
+
+    /// A clone that is counted in the place of this number.
+    pub(crate) fn hold_at(&self, place: usize) -> SpreadRef<T> {
+        self.refs[place].clone()
     }
 
     /// A clone that is counted in this thread's place.

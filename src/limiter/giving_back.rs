@@ -71,8 +71,7 @@ impl Step<'_> {
 
 impl Limiter {
     /// Has the store carry out these steps, all in one question. Goes on in a task if that takes a
-    /// round trip or has to be repeated: on the current runtime, as the one on which the request
-    /// `began` may be gone.
+    /// round trip or has to be repeated.
     ///
     /// `is_in_doubt`: whether the question that took the leases may still reach the store after the
     /// first release, over a connection that was dropped meanwhile.
@@ -97,8 +96,7 @@ impl Limiter {
             }
             pending @ Answer::Pending(_) => (Some(pending), false),
         };
-        let here = Handle::try_current().ok();
-        let runtime = here.or_else(|| began.cloned());
+        let runtime = self.runtime_to_go_on(began);
         let Some(runtime) = runtime.filter(|_| !steps.is_empty()) else {
             if has_lost_any || !steps.is_empty() {
                 self.0.under_way.lose();
@@ -115,6 +113,14 @@ impl Limiter {
             on_its_way: Some(self.on_its_way()),
         };
         go_on(&runtime, giving_back.go_on(first));
+    }
+
+    /// That of the store, if it has one; preferably the current one, as the one on which a request
+    /// `began` may be gone.
+    pub(super) fn runtime_to_go_on(&self, began: Option<&Handle>) -> Option<Handle> {
+        let home = self.0.store.home();
+        let here = || Handle::try_current().ok();
+        home.or_else(here).or_else(|| began.cloned())
     }
 
     /// A store that is left alone is asked nevertheless while somebody waits for it.

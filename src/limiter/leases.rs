@@ -198,6 +198,10 @@ impl Limiter {
     /// Renews a lease, taken at this time or later, for as long as its runtime runs.
     pub(super) fn keep_alive(&self, lease: Lease, taken: Instant, runtime: &Handle) {
         let leases = &self.0.leases;
+        // By that runtime's clock: another one's may be paused, and be ahead of it.
+        let at_home = runtime.enter();
+        let taken = taken.min(Instant::now());
+        drop(at_home);
         if let Some(hurry) = leases.add(lease, taken, runtime.id()) {
             // Not under the lock: a runtime that is shutting down drops the task at once, and its
             // `drop` locks.

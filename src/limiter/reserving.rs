@@ -59,7 +59,9 @@ impl Drop for Reserving {
         // If it was never polled, it has no runtime and has asked nothing.
         if let (Some(asking), Some(runtime)) = (self.asking.take(), &self.runtime) {
             let left = async move { asking.await.leave() };
-            self.limiter.see_through(runtime, left);
+            let home = self.limiter.0.store.home();
+            self.limiter
+                .see_through(home.as_ref().unwrap_or(runtime), left);
         }
     }
 }

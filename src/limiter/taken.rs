@@ -125,7 +125,8 @@ impl Taken {
         self.give_back(&doubtful, Entry::release);
         self.stage = Stage::Waiting;
         // Without a runtime nothing is renewed, and the lease lapses.
-        if let Some(runtime) = &self.runtime {
+        let home = self.limiter.0.store.home();
+        if let Some(runtime) = home.as_ref().or(self.runtime.as_ref()) {
             for lease in self.entries.iter().filter_map(Entry::lease) {
                 self.limiter.keep_alive(lease, self.asked, runtime);
             }
@@ -220,10 +221,8 @@ impl Taken {
         self.limiter.carry_out_later(steps, is_in_doubt, began);
     }
 
-    /// Preferably the current runtime: the one that it began on may be gone.
     pub(super) fn runtime_to_go_on(&self) -> Option<Handle> {
-        let here = Handle::try_current().ok();
-        here.or_else(|| self.runtime.clone())
+        self.limiter.runtime_to_go_on(self.runtime.as_ref())
     }
 
     /// Asks, if there is anything to ask.

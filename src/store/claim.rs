@@ -16,18 +16,6 @@ pub(super) struct Claim<I> {
     until: I,
 }
 
-#[cfg(feature = "redis")]
-impl<I> Claim<I> {
-    pub(super) fn end(self) -> I {
-        self.until
-    }
-
-    /// The same claim, until another instant.
-    pub(super) fn prolonged(self, until: I) -> Self {
-        Self { until, ..self }
-    }
-}
-
 /// Tells claims apart. A later one has a higher number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number(u64);

@@ -41,12 +41,6 @@ impl Duty {
         self.replace(turn.0, 0)
     }
 
-    /// Whether somebody has a turn.
-    #[cfg(feature = "redis")]
-    pub(super) fn is_taken(&self) -> bool {
-        self.now_us() < self.until_us.load(Ordering::Relaxed)
-    }
-
     fn replace(&self, old: u64, new: u64) -> bool {
         let replaced =
             self.until_us

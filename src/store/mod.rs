@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use crate::decision::Decisions;
 use crate::error::StoreError;
 
@@ -178,6 +180,13 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Where whatever is done for its questions should run: their deadlines, renewals, and what is
+    /// given back. `None` if that is wherever they are asked.
+    #[doc(hidden)]
+    fn runtime(&self) -> Option<Handle> {
+        None
+    }
+
     /// What operators call it in logs, such as `Redis at 127.0.0.1:6379`. Without credentials.
     fn name(&self) -> String {
         "the store".to_owned()
@@ -246,6 +255,10 @@ macro_rules! store_behind {
 
             fn name(&self) -> String {
                 (**self).name()
+            }
+
+            fn runtime(&self) -> Option<Handle> {
+                (**self).runtime()
             }
         }
     )+};

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::{Answer, Check, GivenBack, Recovered, Store};
 use crate::decision::Decisions;
 use crate::per_thread::Spread;
@@ -149,6 +151,10 @@ impl<S: Store> Store for DenyCache<S> {
 
     fn name(&self) -> String {
         self.inner.name()
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        self.inner.runtime()
     }
 }
 

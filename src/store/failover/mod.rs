@@ -6,9 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use self::breaker::{Admission, Breaker};
 use self::circuit::Pass;
 use self::fallback::Fallback;
+use self::pending::Asked;
 use self::watch::Watch;
 use super::owned::{OwnedCheck, of_each};
 use super::{Answer, Check, GivenBack, PendingAnswer, Store};
@@ -93,6 +96,11 @@ impl Failover {
         answer_of(self.ask_with_care(checks, Care::Regardless))
     }
 
+    /// Where whatever is done for the store should run, if not where it is asked.
+    pub(crate) fn home(&self) -> Option<Handle> {
+        self.inner.runtime()
+    }
+
     /// How long a question may take.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
@@ -109,7 +117,7 @@ impl Failover {
 
     /// Asks when the breaker or local counts have a say.
     #[inline(never)]
-    fn ask_with_care(&self, checks: &[Check<'_>], care: Care) -> Asked {
+    fn ask_with_care(&self, checks: &[Check<'_>], care: Care) -> AskedNow {
         #[cfg(feature = "memory")]
         if let Some(left) = self.fallback.local.do_here(checks) {
             return self.ask_if_admitted(&left, care);
@@ -117,7 +125,7 @@ impl Failover {
         self.ask_if_admitted(checks, care)
     }
 
-    fn ask_if_admitted(&self, checks: &[Check<'_>], care: Care) -> Asked {
+    fn ask_if_admitted(&self, checks: &[Check<'_>], care: Care) -> AskedNow {
         let regardless = || match care {
             Care::Usual => None,
             Care::Regardless => Some(Admission::Pass(Pass::regardless())),
@@ -148,7 +156,7 @@ impl Failover {
         checks: &[Check<'_>],
         admission: Admission,
         answer: Answer,
-    ) -> Asked {
+    ) -> AskedNow {
         // An immediate answer, good or bad, has cost nothing that the breaker could save. It may
         // come from memory in front of the store, so it shows nothing about the store. A probe that
         // ends this way does not count, and the next question probes.
@@ -173,7 +181,7 @@ impl Failover {
         admission: Admission,
         answer: PendingAnswer,
     ) -> Pin<Box<PendingDecisions>> {
-        Box::pin(PendingDecisions {
+        let asked = Asked {
             answer,
             checks: of_each(checks, OwnedCheck::of),
             fallback: self.fallback.hold(),
@@ -182,12 +190,16 @@ impl Failover {
             asked: None,
             deadline: None,
             is_over: false,
-        })
+        };
+        Box::pin(PendingDecisions::new(asked, self.inner.runtime()))
     }
 
     #[cold]
     #[inline(never)]
     fn left_alone(&self, checks: &[Check<'_>]) -> Decisions {
+        // What the watch begins belongs where everything of the store runs.
+        let home = self.inner.runtime();
+        let _at_home = home.as_ref().map(Handle::enter);
         self.watch
             .not_asked(&self.breaker, || self.inner.recovered(self.deadline));
         self.decided(checks, StoreErrorKind::BreakerOpen)
@@ -203,7 +215,7 @@ impl Failover {
 }
 
 /// The decisions, or the future of them.
-type Asked = Result<Decisions, Pin<Box<PendingDecisions>>>;
+type AskedNow = Result<Decisions, Pin<Box<PendingDecisions>>>;
 
 /// Whether a store that is left alone is asked.
 #[derive(Clone, Copy)]
@@ -219,7 +231,7 @@ impl Store for Failover {
     }
 }
 
-fn answer_of(asked: Asked) -> Answer {
+fn answer_of(asked: AskedNow) -> Answer {
     match asked {
         Ok(decisions) => Answer::Ready(Ok(decisions)),
         Err(pending) => Answer::Pending(pending),

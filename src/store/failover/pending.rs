@@ -2,6 +2,7 @@
 
 use std::future::{Future, pending};
 use std::mem;
+use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::breaker::Ticket;
@@ -22,7 +24,28 @@ use crate::store::owned::{OwnedCheck, question};
 
 pin_project! {
     /// A question in flight. It never fails: an error becomes each check's own failure mode.
-    pub(crate) struct PendingDecisions {
+    #[project = Projected]
+    pub(crate) enum PendingDecisions {
+        /// Its caller waits for the answer and the deadline.
+        Here { #[pin] asked: Asked },
+        /// Both are to be awaited on the store's runtime: the caller's may stand still, or have a
+        /// clock that jumps to the deadline because nothing else happens there.
+        NotSent { runtime: Handle, asked: Option<Asked> },
+        /// Both are awaited there, even if the caller goes away.
+        Sent { sent: Sent, is_over: bool },
+    }
+}
+
+pub(crate) struct Sent {
+    decisions: JoinHandle<Decisions>,
+    // Kept in case the runtime ends.
+    checks: SmallVec<[OwnedCheck; 1]>,
+    fallback: SpreadRef<Fallback>,
+}
+
+pin_project! {
+    /// The answer, or what is decided without one.
+    pub(crate) struct Asked {
         pub(super) answer: PendingAnswer,
         // Kept in case there is no answer.
         pub(super) checks: SmallVec<[OwnedCheck; 1]>,
@@ -37,7 +60,7 @@ pin_project! {
         pub(super) is_over: bool,
     }
 
-    impl PinnedDrop for PendingDecisions {
+    impl PinnedDrop for Asked {
         /// A question goes on without its caller. If it ended with them, callers that go away could
         /// have the store asked without bound, keep its denials from being remembered, and keep the
         /// breaker open.
@@ -49,7 +72,7 @@ pin_project! {
                 && let Some(ticket) = this.ticket.handed_on()
                 && let Ok(runtime) = Handle::try_current()
             {
-                let left = PendingDecisions {
+                let left = Asked {
                     answer: mem::replace(this.answer, Box::pin(pending())),
                     checks: mem::take(this.checks),
                     fallback: this.fallback.clone(),
@@ -59,21 +82,87 @@ pin_project! {
                     deadline: None,
                     is_over: false,
                 };
-                runtime.spawn(left);
+                runtime.spawn(left.decisions());
             }
         }
     }
 }
 
 impl PendingDecisions {
+    /// `runtime`: that of the store, if it has one of its own.
+    pub(super) fn new(asked: Asked, runtime: Option<Handle>) -> Self {
+        match runtime {
+            None => Self::Here { asked },
+            Some(runtime) => Self::NotSent {
+                runtime,
+                asked: Some(asked),
+            },
+        }
+    }
+
     /// Whether there is nothing more to wait for.
     pub(crate) fn is_over(&self) -> bool {
-        self.is_over
+        match self {
+            Self::Here { asked } => asked.is_over,
+            Self::NotSent { .. } => false,
+            Self::Sent { is_over, .. } => *is_over,
+        }
     }
 
     /// Passes the decisions to `read` once they are there, where the store has put them: moving
     /// them would copy room for several.
     pub(crate) fn poll_and_read<T>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&Decisions) -> T,
+    ) -> Poll<T> {
+        if let Projected::NotSent { runtime, asked } = self.as_mut().project()
+            && let Some(asked) = asked.take()
+        {
+            let sent = Self::send(asked, runtime);
+            self.set(sent);
+        }
+        match self.project() {
+            Projected::Here { asked } => asked.poll_and_read(cx, read),
+            Projected::NotSent { .. } => Poll::Pending,
+            Projected::Sent { sent, is_over } => {
+                let decisions = ready!(Pin::new(&mut sent.decisions).poll(cx));
+                *is_over = true;
+                Poll::Ready(match decisions {
+                    Ok(decisions) => read(&decisions),
+                    Err(ended) if ended.is_panic() => resume_unwind(ended.into_panic()),
+                    Err(_) => {
+                        let (checks, why) = (question(&sent.checks), StoreErrorKind::Interrupted);
+                        read(&sent.fallback.decide(&checks, why))
+                    }
+                })
+            }
+        }
+    }
+
+    fn send(asked: Asked, runtime: &Handle) -> Self {
+        if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
+            return Self::Here { asked };
+        }
+        let (checks, fallback) = (asked.checks.clone(), asked.fallback.clone());
+        Self::Sent {
+            sent: Sent {
+                decisions: runtime.spawn(asked.decisions()),
+                checks,
+                fallback,
+            },
+            is_over: false,
+        }
+    }
+}
+
+impl Asked {
+    async fn decisions(self) -> Decisions {
+        let mut asked = std::pin::pin!(self);
+        std::future::poll_fn(|cx| asked.as_mut().poll_and_read(cx, Decisions::clone)).await
+    }
+
+    fn poll_and_read<T>(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         read: impl FnOnce(&Decisions) -> T,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::runtime::Handle;
 
 use self::account::{Account, Spent};
 use self::change::{Change, is_change};
@@ -159,6 +160,10 @@ impl<S: Store> Store for Leased<S> {
 
     fn name(&self) -> String {
         self.0.inner.name()
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        self.0.inner.runtime()
     }
 }
 

@@ -4,24 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cluster::Cluster;
 #[cfg(feature = "config")]
 use super::connection::Logins;
 use super::connection::{
-    Address, Connector, Handshake, Lane, Masters, RESPONSE_TIMEOUT, RedisCredentials, Tls,
+    Address, Connector, Handshake, Masters, RESPONSE_TIMEOUT, RedisCredentials, Tls,
 };
 use super::in_flight::InFlight;
 use super::keys::Prefix;
-use super::server::{Server, Servers};
+use super::settings::{Settings, Source};
 use super::waits::Waits;
 use super::{BY_POOL, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::UnderWay;
 use crate::time::Clock;
 
 /// Builds a [`RedisStore`] with settings other than the defaults.
 #[must_use]
 pub struct RedisStoreBuilder {
-    source: Source,
+    source: Origin,
     prefix: Option<String>,
     max_in_flight: usize,
     waits: Waits,
@@ -29,24 +29,25 @@ pub struct RedisStoreBuilder {
     tls: Tls,
     credentials: Option<RedisCredentials>,
     sentinel_credentials: Option<RedisCredentials>,
+    own_thread: Option<bool>,
 }
 
 /// Where connections come from.
-enum Source {
+enum Origin {
     Url(String),
     Pool(Box<Connector>),
 }
 
 impl RedisStoreBuilder {
     pub(super) fn at(url: &str) -> Self {
-        Self::from(Source::Url(url.to_owned()))
+        Self::from(Origin::Url(url.to_owned()))
     }
 
     pub(super) fn over_pool(pool: Connector) -> Self {
-        Self::from(Source::Pool(Box::new(pool)))
+        Self::from(Origin::Pool(Box::new(pool)))
     }
 
-    fn from(source: Source) -> Self {
+    fn from(source: Origin) -> Self {
         Self {
             source,
             prefix: None,
@@ -56,6 +57,7 @@ impl RedisStoreBuilder {
             tls: Tls::default(),
             credentials: None,
             sentinel_credentials: None,
+            own_thread: None,
         }
     }
 
@@ -175,6 +177,20 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Whether connections and all else that the store does live on a thread of its own, with a
+    /// tokio runtime for them. By default they live on the runtime that asks first, and move to such
+    /// a thread once a second runtime asks: see [Runtimes](RedisStore#runtimes).
+    ///
+    /// With `true` they live there from the beginning. A decision then takes two changes of threads
+    /// more, but waits for no other work of its runtime.
+    ///
+    /// With `false` they never move. What other runtimes ask is then asked on the first one, as
+    /// quickly as that one is free, and if it has ended, on the next one that asks.
+    pub fn own_thread(mut self, own_thread: bool) -> Self {
+        self.own_thread = Some(own_thread);
+        self
+    }
+
     /// Takes the time from this clock instead of the server's. For tests only, as the clocks of a
     /// fleet's processes differ. The clock must be ahead of the server's, as a new
     /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
@@ -210,31 +226,36 @@ impl RedisStoreBuilder {
             .as_deref()
             .map_or(Ok(Prefix::default()), Prefix::new);
         let prefix = prefix.map_err(|error| wrong(error.to_string()))?;
-        let in_flight =
-            InFlight::new(self.max_in_flight).map_err(|error| wrong(error.to_string()))?;
+        let max_in_flight = InFlight::checked(self.max_in_flight);
+        let max_in_flight = max_in_flight.map_err(|error| wrong(error.to_string()))?;
         let handshake = |credentials| Handshake {
             tls: self.tls.clone(),
             credentials,
         };
-        let (name, servers) = match self.source {
-            Source::Url(url) => {
+        let (name, source) = match self.source {
+            Origin::Url(url) => {
                 let address = Address::parse(&url).map_err(wrong)?;
                 let name = address.to_string();
                 let servers = handshake(self.credentials);
                 let sentinels = handshake(self.sentinel_credentials);
-                (name, servers_at(address, servers, sentinels, &prefix)?)
+                (name, source_at(address, servers, sentinels)?)
             }
-            Source::Pool(_) if !self.tls.is_default() || self.credentials.is_some() => {
+            Origin::Pool(_) if !self.tls.is_default() || self.credentials.is_some() => {
                 let own = "a pool has TLS settings and credentials of its own";
                 return Err(wrong(own.to_owned()));
             }
-            Source::Pool(pool) => (
-                BY_POOL.to_owned(),
-                Servers::One(Lane::new(*pool, prefix.clone())),
-            ),
+            Origin::Pool(pool) => (BY_POOL.to_owned(), Source::One(*pool)),
         };
-        let server = Server::spread(servers, prefix, self.clock, in_flight, self.waits);
-        Ok(RedisStore::over(server, name.into()))
+        let settings = Settings {
+            source,
+            name: name.into(),
+            prefix,
+            clock: self.clock,
+            max_in_flight,
+            waits: self.waits,
+            under_way: UnderWay::default(),
+        };
+        Ok(RedisStore::new(settings, self.own_thread))
     }
 }
 
@@ -248,22 +269,23 @@ impl fmt::Debug for RedisStoreBuilder {
     }
 }
 
-fn servers_at(
+fn source_at(
     address: Address,
     handshake: Handshake,
     sentinels_handshake: Handshake,
-    prefix: &Prefix,
-) -> Result<Servers, StoreError> {
-    let connector = match address {
+) -> Result<Source, StoreError> {
+    Ok(Source::One(match address {
         Address::Server(server) => Connector::to(server, &handshake)?,
         Address::Sentinels(sentinels) => {
             let masters = Masters::new(sentinels, handshake, sentinels_handshake)?;
             Connector::Sentinel(Arc::new(masters))
         }
-        Address::Cluster(nodes) => {
-            let cluster = Cluster::new(nodes, handshake, prefix.clone())?;
-            return Ok(Servers::Cluster(cluster));
+        Address::Cluster(seeds) => {
+            // Checks the settings, which are the same for all nodes.
+            for seed in &seeds {
+                handshake.prepare(seed.clone())?;
+            }
+            return Ok(Source::Cluster { seeds, handshake });
         }
-    };
-    Ok(Servers::One(Lane::new(connector, prefix.clone())))
+    }))
 }

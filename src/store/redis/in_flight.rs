@@ -24,7 +24,7 @@ impl InFlight {
     /// # Errors
     ///
     /// Says which numbers are allowed.
-    pub(super) fn new(most: usize) -> Result<Self, ConfigError> {
+    pub(super) fn checked(most: usize) -> Result<usize, ConfigError> {
         if !(1..=MOST).contains(&most) {
             return Err(ConfigError::out_of_range(
                 "max_in_flight",
@@ -32,10 +32,10 @@ impl InFlight {
                 "1 to 65536",
             ));
         }
-        Ok(Self::of(most))
+        Ok(most)
     }
 
-    fn of(most: usize) -> Self {
+    pub(super) fn new(most: usize) -> Self {
         Self {
             most,
             count: AtomicUsize::new(0),
@@ -49,12 +49,6 @@ impl InFlight {
             return Err(StoreError::new(StoreErrorKind::Overloaded));
         }
         Ok(question)
-    }
-}
-
-impl Default for InFlight {
-    fn default() -> Self {
-        Self::of(Self::USUAL)
     }
 }
 

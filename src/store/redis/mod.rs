@@ -4,8 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::deny_cache::denials::Denials;
-use super::{Answer, Check, GivenBack, Recovered, Store};
+use super::deny_cache::noted::Noted;
+use super::owned::{OwnedCheck, of_each, question};
+use super::{Answer, Check, GivenBack, PendingAnswer, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::per_thread::Spread;
@@ -15,25 +19,24 @@ mod builder;
 mod cluster;
 mod connection;
 mod error;
+mod home;
 mod in_flight;
 mod keys;
 mod reply;
-mod runtimes;
 mod script;
 mod self_test;
 mod server;
+mod settings;
 mod split;
 mod takes;
 mod trips;
 mod waits;
 mod whole;
 
-use connection::{Connector, Lane};
-use in_flight::InFlight;
-use keys::Prefix;
-use self_test::SelfTest;
-use server::{Server, Servers, Shared};
-use waits::Waits;
+use connection::Connector;
+use home::{Home, Work};
+use server::Server;
+use settings::Settings;
 
 pub use builder::RedisStoreBuilder;
 #[cfg(feature = "config")]
@@ -186,10 +189,8 @@ pub use reply::fuzzing::redis_reply;
 /// Sentinel that has users needs one with `+sentinel|get-master-addr-by-name`.
 #[derive(Clone)]
 pub struct RedisStore {
-    shared: Spread<Shared>,
+    home: Arc<Home>,
     denials: Option<Spread<Denials>>,
-    /// The server or servers, as the URL names them.
-    name: Arc<str>,
 }
 
 impl RedisStore {
@@ -223,7 +224,7 @@ impl RedisStore {
     /// Pools to a cluster are not supported: their connections send a question again whose answer
     /// was lost, which may then count twice. List the nodes in a URL instead.
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::over_connector(Connector::Pool(pool))
+        Self::usual_over(Connector::Pool(pool))
     }
 
     /// The same from a pool that asks Sentinel. A pooled connection to a demoted master is dropped.
@@ -233,7 +234,7 @@ impl RedisStore {
     /// second.
     #[cfg(feature = "deadpool-sentinel")]
     pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
-        Self::over_connector(Connector::SentinelPool(pool))
+        Self::usual_over(Connector::SentinelPool(pool))
     }
 
     /// Builds a store with other settings than the defaults of [`from_pool`](Self::from_pool).
@@ -260,11 +261,8 @@ impl RedisStore {
         RedisStoreBuilder::over_pool(Connector::SentinelPool(pool))
     }
 
-    fn over_connector(connector: Connector) -> Self {
-        let (prefix, in_flight) = (Prefix::default(), InFlight::default());
-        let servers = Servers::One(Lane::new(connector, prefix.clone()));
-        let server = Server::spread(servers, prefix, None, in_flight, Waits::USUAL);
-        Self::over(server, BY_POOL.into())
+    fn usual_over(connector: Connector) -> Self {
+        Self::new(Settings::usual(connector, BY_POOL), None)
     }
 
     /// Asks the server every time, even about a subject that is known to be denied. Applies to this
@@ -283,7 +281,7 @@ impl RedisStore {
     #[must_use]
     pub fn deny_cache_max_age(self, age: Duration) -> Self {
         let denials = self.denials.as_ref().map_or_else(
-            || Denials::new(self.server().clock().cloned()).with_max_age(age),
+            || Denials::new(self.home.settings().clock.clone()).with_max_age(age),
             |denials| denials.with_max_age(age),
         );
         Self {
@@ -298,32 +296,32 @@ impl RedisStore {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
 
-    fn over(shared: Spread<Shared>, name: Arc<str>) -> Self {
-        let clock = Server::of(&shared).clock().cloned();
+    fn new(settings: Settings, own_thread: Option<bool>) -> Self {
         Self {
-            denials: Some(Spread::new(Denials::new(clock))),
-            shared,
-            name,
+            denials: Some(Spread::new(Denials::new(settings.clock.clone()))),
+            home: Arc::new(Home::new(settings, own_thread)),
         }
     }
 
-    fn server(&self) -> Server {
-        Server::of(&self.shared)
-    }
-
-    /// Tries what decisions do, on keys of its own.
     async fn try_out(&self) -> Result<(), StoreError> {
-        let server = self.server();
-        let prefix = server.prefix();
-        match server.servers() {
-            Servers::One(lane) => {
-                let tried = lane.try_out(&SelfTest::of_server(prefix), false).await;
-                let read = tried.map_err(StoreError::from);
-                let read = read.and_then(|reply| SelfTest::read(&reply));
-                read.map_err(|error| server.naming(error))
-            }
-            Servers::Cluster(cluster) => cluster.try_out(prefix).await,
+        let here = Handle::try_current().ok();
+        let tried = self.home.run(here, |server| Box::pin(server.try_out()));
+        tried.await
+    }
+
+    fn answer(&self, checks: &[Check<'_>], noted: Option<Noted>) -> PendingAnswer {
+        let here = Handle::try_current().ok();
+        if here.is_some() || self.home.own_runtime().is_some() {
+            let answer = |server: Server| server.answer_and_note(checks, noted);
+            return self.home.run(here, answer);
         }
+        // Outside of any runtime. Whoever polls the answer may be on one.
+        let (home, checks) = (Arc::clone(&self.home), of_each(checks, OwnedCheck::of));
+        Box::pin(async move {
+            let here = Handle::try_current().ok();
+            let answer = |server: Server| server.answer_and_note(&question(&checks), noted);
+            home.run(here, answer).await
+        })
     }
 }
 
@@ -332,7 +330,7 @@ const BY_POOL: &str = "Redis by a pool of connections";
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let ask = |noted| Answer::Pending(self.server().answer_and_note(checks, noted));
+        let ask = |noted| Answer::Pending(self.answer(checks, noted));
         match &self.denials {
             None => ask(None),
             Some(denials) => Denials::recall_or(denials, checks, ask),
@@ -340,7 +338,17 @@ impl Store for RedisStore {
     }
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
-        Some(self.server().recovered(within))
+        let home = Arc::clone(&self.home);
+        Some(Box::pin(async move {
+            let recovered = |server: Server| -> Work<()> {
+                Box::pin(async move {
+                    server.recovered(within).await;
+                    Ok(())
+                })
+            };
+            // If it cannot tell, a question will.
+            let _ = home.run(Handle::try_current().ok(), recovered).await;
+        }))
     }
 
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
@@ -349,24 +357,28 @@ impl Store for RedisStore {
 
     fn given_back(&self) -> Option<GivenBack> {
         // Only in a cluster does it give back by itself.
-        let server = self.server();
-        let flush = || -> GivenBack { Box::pin(server.under_way().flush().done()) };
-        server.is_cluster().then(flush)
+        let settings = self.home.settings();
+        let flush = || -> GivenBack { Box::pin(settings.under_way.flush().done()) };
+        settings.is_cluster().then(flush)
     }
 
     fn fails_in_parts(&self) -> bool {
-        self.server().is_cluster()
+        self.home.settings().is_cluster()
     }
 
     fn name(&self) -> String {
-        (*self.name).to_owned()
+        self.home.settings().name().to_owned()
+    }
+
+    fn runtime(&self) -> Option<Handle> {
+        self.home.own_runtime().cloned()
     }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
-            .field("prefix", self.server().prefix())
+            .field("prefix", &self.home.settings().prefix)
             .finish_non_exhaustive()
     }
 }

@@ -1,15 +1,20 @@
 //! `Server`: the servers behind a store, and how they are asked.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use super::cluster::Cluster;
 use super::connection::{Failed, Lane};
 use super::in_flight::InFlight;
 use super::keys::Prefix;
 use super::script::Scripted;
+use super::self_test::SelfTest;
+use super::settings::Settings;
 use super::split;
 use super::takes::{AnyTakes, PlainPack, PlainSeveral, Take};
 use super::trips::{SharedTrips, Sharing};
@@ -20,7 +25,7 @@ use crate::error::StoreError;
 use crate::key::Subject;
 use crate::per_thread::{Spread, SpreadRef};
 use crate::store::deny_cache::noted::Noted;
-use crate::store::{Check, PendingAnswer, Recovered, UnderWay};
+use crate::store::{Check, PendingAnswer, UnderWay};
 use crate::time::{Clock, Micros};
 
 /// The servers, without the deny cache. Clones share the connections.
@@ -36,6 +41,8 @@ pub(super) struct Shared {
     waits: Waits,
     /// What is given back without anybody waiting for it.
     under_way: UnderWay,
+    /// Keeps a thread of the store's own.
+    _is_used: Option<oneshot::Sender<Infallible>>,
 }
 
 /// The trips that questions of each kind share.
@@ -55,27 +62,32 @@ pub(super) enum Servers {
 }
 
 impl Server {
+    /// Makes everything anew on this runtime.
     pub(super) fn spread(
-        servers: Servers,
-        prefix: Prefix,
-        clock: Option<Arc<dyn Clock>>,
-        in_flight: InFlight,
-        waits: Waits,
+        settings: &Settings,
+        runtime: &Handle,
+        is_used: Option<oneshot::Sender<Infallible>>,
     ) -> Spread<Shared> {
         Spread::new(Shared {
-            servers,
-            prefix,
-            clock,
+            servers: settings.servers_on(runtime),
+            prefix: settings.prefix.clone(),
+            clock: settings.clock.clone(),
             trips: Trips::default(),
-            in_flight,
-            waits,
-            under_way: UnderWay::default(),
+            in_flight: InFlight::new(settings.max_in_flight),
+            waits: settings.waits,
+            under_way: settings.under_way.clone(),
+            _is_used: is_used,
         })
     }
 
     /// A handle for a question of this thread.
     pub(super) fn of(shared: &Spread<Shared>) -> Self {
         Self(shared.hold())
+    }
+
+    /// A handle for questions of the threads of this place.
+    pub(super) fn at(shared: &Spread<Shared>, place: usize) -> Self {
+        Self(shared.hold_at(place))
     }
 
     pub(super) fn servers(&self) -> &Servers {
@@ -88,10 +100,6 @@ impl Server {
 
     pub(super) fn prefix(&self) -> &Prefix {
         &self.0.prefix
-    }
-
-    pub(super) fn clock(&self) -> Option<&Arc<dyn Clock>> {
-        self.0.clock.as_ref()
     }
 
     pub(super) fn waits(&self) -> Waits {
@@ -132,10 +140,24 @@ impl Server {
         clock.map_or(Micros::ZERO, |clock| clock.now())
     }
 
-    pub(super) fn recovered(&self, within: Duration) -> Recovered {
+    pub(super) async fn recovered(self, within: Duration) {
         match self.0.servers.clone() {
-            Servers::One(lane) => Box::pin(lane.recovered(within)),
-            Servers::Cluster(cluster) => Box::pin(cluster.recovered(within)),
+            Servers::One(lane) => lane.recovered(within).await,
+            Servers::Cluster(cluster) => cluster.recovered(within).await,
+        }
+    }
+
+    /// Tries what decisions do, on keys of its own.
+    pub(super) async fn try_out(self) -> Result<(), StoreError> {
+        let prefix = self.prefix();
+        match self.servers() {
+            Servers::One(lane) => {
+                let tried = lane.try_out(&SelfTest::of_server(prefix), false).await;
+                let read = tried.map_err(StoreError::from);
+                let read = read.and_then(|reply| SelfTest::read(&reply));
+                read.map_err(|error| self.naming(error))
+            }
+            Servers::Cluster(cluster) => cluster.try_out(prefix).await,
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{ConnectionInfo, RedisError, Value};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -51,19 +52,15 @@ enum Route {
 }
 
 impl Cluster {
-    /// # Errors
-    ///
-    /// If a TLS setting cannot be used.
+    /// On this runtime. The TLS settings were checked for the seeds, and are the same for all
+    /// nodes.
     pub(super) fn new(
         seeds: Vec<ConnectionInfo>,
         handshake: Handshake,
         prefix: Prefix,
-    ) -> Result<Self, StoreError> {
-        // Checks the settings, which are the same for all nodes.
-        for seed in &seeds {
-            handshake.prepare(seed.clone())?;
-        }
-        Ok(Self(Arc::new(Topology::new(seeds, handshake, prefix))))
+        home: &Handle,
+    ) -> Self {
+        Self(Arc::new(Topology::new(seeds, handshake, prefix, home)))
     }
 
     /// Sends a question about one subject. The future may be dropped at any time.

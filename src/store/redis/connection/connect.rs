@@ -104,6 +104,20 @@ impl Connector {
         })
     }
 
+    /// The same, without connections of its own: those belong to a runtime.
+    pub(in crate::store::redis) fn anew(&self) -> Self {
+        match self {
+            Self::Server { server, handshake } => Self::Server {
+                server: server.clone(),
+                handshake: handshake.clone(),
+            },
+            Self::Pool(pool) => Self::Pool(pool.clone()),
+            Self::Sentinel(masters) => Self::Sentinel(Arc::new(masters.anew())),
+            #[cfg(feature = "deadpool-sentinel")]
+            Self::SentinelPool(pool) => Self::SentinelPool(pool.clone()),
+        }
+    }
+
     /// Makes a connection to keep, as soon as possible. Also returns when the last attempt began.
     ///
     /// An attempt may hang because of a problem that is over by now, for example a network that

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,34 +14,26 @@ use super::connect::Made;
 use super::credentials::LoggedIn;
 use super::probe::Probe;
 use super::signs::{LONGEST_SILENCE, Signs};
-use crate::store::duty::Duty;
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
-use crate::store::redis::runtimes::{Serving, goes_on_by_itself_here};
 use crate::store::redis::script::Scripted;
 
 pub(super) struct Held {
     connection: MultiplexedConnection,
     signs: Signs,
     probe: Arc<Probe>,
-    /// Held by the task that probes it beside the questions.
-    pub(super) probing: Duty,
-    /// Whether its runtime makes progress by itself.
-    is_always_served: bool,
-    served: Serving,
+    /// Whether a task probes it beside the questions.
+    pub(super) is_being_probed: AtomicBool,
     /// Keeps it logged in with credentials that may change.
     _logged_in: Option<LoggedIn>,
 }
 
 impl Held {
-    /// A connection that was made on the current runtime, which serves it.
     pub(super) fn new(made: Made, probe: Arc<Probe>) -> Self {
         Self {
             connection: made.connection,
             signs: Signs::new(made.trip),
             probe,
-            probing: Duty::default(),
-            is_always_served: goes_on_by_itself_here(),
-            served: Serving::here(),
+            is_being_probed: AtomicBool::new(false),
             _logged_in: made.logged_in,
         }
     }
@@ -152,8 +145,7 @@ impl Held {
     }
 
     /// Probes an idle connection whose answer to a question is late. Returns what was heard. If
-    /// others hear something before, or one of them gives up: `None`. Each asks nevertheless, as
-    /// the others' runtimes may not be driven.
+    /// others hear something before, or one of them gives up: `None`.
     pub(super) async fn reassure(&self) -> Option<RedisResult<()>> {
         let mut others = pin!(self.signs.news());
         let mut own = pin!(self.probe_as_question());
@@ -166,23 +158,7 @@ impl Held {
 
     /// Whether nothing speaks against it.
     pub(super) fn is_lively(&self) -> bool {
-        self.is_well_served() && !self.is_dead() && !self.is_idle() && !self.is_closed()
-    }
-
-    /// Whether its runtime serves it at least as well as the current one would. A runtime that
-    /// makes progress only while a thread blocks on it writes and reads nothing until then.
-    pub(super) fn is_well_served(&self) -> bool {
-        self.is_served() && (self.is_always_served || !goes_on_by_itself_here())
-    }
-
-    /// Whether its runtime still exists.
-    pub(super) fn is_served(&self) -> bool {
-        self.served.is_there()
-    }
-
-    /// Whether its runtime is shutting down or gone, so that whatever is sent over it is lost.
-    pub(super) fn is_lost_with_its_runtime(&self) -> bool {
-        self.served.is_ending()
+        !self.is_dead() && !self.is_idle() && !self.is_closed()
     }
 
     pub(super) fn is_dead(&self) -> bool {

@@ -30,11 +30,8 @@
 //! ended, even with its keys. It still tells its own passengers when it comes back, and its number
 //! keeps it from ending another trip.
 //!
-//! Whoever notices that a trip is late must make progress while the trip stands still, and needs a
-//! timer for it. For a trip that went alone, every waiting question does. A shared trip does it
-//! itself, as its task makes progress whenever the waiting ones do; unless one of them is on a
-//! runtime that may stand still while another makes progress, from when on every waiting question
-//! does.
+//! Whoever notices that a trip is late needs a timer for it. For a trip that went alone, every waiting
+//! question does. A shared trip does it itself.
 
 mod fingerprints;
 mod shared_trips;

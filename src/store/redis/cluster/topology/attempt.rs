@@ -8,12 +8,11 @@ use redis::{ConnectionAddr, Value};
 use tokio::time::Instant;
 
 use super::super::slots::{Node, SlotMap};
-use super::Topology;
+use super::{Topology, View};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::claim::Number;
 use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
 use crate::store::redis::error::{is_command_refused, of_silence, of_untold_slots};
-use crate::store::redis::runtimes::has_failed_with_its_runtime;
+use crate::store::redis::home::is_ending;
 
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
 /// map yet, the last one has as long as connecting may take, as there is nobody else to ask.
@@ -21,34 +20,24 @@ const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the masters may take together before the nodes in the URL are asked. All masters may
 /// have been moved to other addresses, and a large cluster has many.
 const MASTERS_TIMEOUT: Duration = NODE_TIMEOUT.saturating_mul(2);
-/// After this time an attempt has moved on to the next node or ended, if it is driven at all.
-const GRACE: Duration = NODE_TIMEOUT;
-/// The time in which an attempt has begun, if it is driven at all.
-pub(super) const TURN: Duration = NODE_TIMEOUT.saturating_add(GRACE);
 
-/// An attempt. If it ends without a result because its runtime shut down, the next question tries
-/// again.
-pub(super) struct Attempt {
-    pub(super) topology: Arc<Topology>,
-    pub(super) number: Number,
-}
+/// The only attempt. If it ends without a result because its runtime shut down, the next question
+/// tries again.
+pub(super) struct Attempt(pub(super) Arc<Topology>);
 
 impl Attempt {
     pub(super) async fn run(self) {
-        if let Some(read) = self.read().await {
-            // That says nothing about the nodes: whoever waits asks on a runtime of their own.
-            if read.is_err() && has_failed_with_its_runtime().await {
-                return;
-            }
+        let read = self.read().await;
+        // That says nothing about the nodes.
+        if !(read.is_err() && is_ending(&self.0.home)) {
             self.learn(read);
         }
     }
 
-    /// Returns the slot map of the first node that tells it, and that node; `None` once another
-    /// attempt has replaced this one. If nobody ever tells it, and a node is not allowed to, that
-    /// node is asked about all slots.
-    async fn read(&self) -> Option<Result<(SlotMap, Node), StoreError>> {
-        let topology = &self.topology;
+    /// Returns the slot map of the first node that tells it, and that node. If nobody ever tells
+    /// it, and a node is not allowed to, that node is asked about all slots.
+    async fn read(&self) -> Result<(SlotMap, Node), StoreError> {
+        let topology = &self.0;
         let known = Arc::clone(&topology.view.borrow().slots);
         let mut masters: Vec<Node> = known.masters().into_iter().cloned().collect();
         // Each attempt begins with another node, as one may be cut off from the others without
@@ -71,18 +60,15 @@ impl Attempt {
                 false => seeds.next().or_else(|| masters.next()),
             };
             let Some(node) = node else {
-                return Some(untold.ok_or(why));
+                return untold.ok_or(why);
             };
             let is_last = masters.len() + seeds.len() == 0;
             let patience = match known.is_empty() && is_last {
                 true => CONNECT_TIMEOUT,
                 false => NODE_TIMEOUT,
             };
-            if !self.goes_on(patience) {
-                return None;
-            }
             match self.ask(&node, patience).await {
-                Ok(slots) => return Some(Ok((slots, node))),
+                Ok(slots) => return Ok((slots, node)),
                 Err(Failed::Answer(error)) if is_command_refused(&error) => {
                     why = of_untold_slots(error).of_server(&node);
                     if !was_told && untold.is_none() {
@@ -95,7 +81,7 @@ impl Attempt {
     }
 
     async fn ask(&self, node: &Node, patience: Duration) -> Result<SlotMap, Failed> {
-        let lane = self.topology.lane_for(node, false)?;
+        let lane = self.0.lane_for(node, false)?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
         match tokio::time::timeout(patience, lane.command(question)).await {
@@ -110,56 +96,34 @@ impl Attempt {
         }
     }
 
-    /// Claims the time that the next node may take, unless another attempt has replaced this one.
-    fn goes_on(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience + GRACE;
-        let mut is_mine = false;
-        self.topology.view.send_if_modified(|view| {
-            let mine = view.attempt.filter(|claim| claim.is(self.number));
-            is_mine = mine.is_some();
-            view.attempt = mine.map(|claim| claim.prolonged(until)).or(view.attempt);
-            // Changes nothing that anybody waits for.
-            false
-        });
-        is_mine
-    }
-
     pub(super) fn learn(&self, read: Result<(SlotMap, Node), StoreError>) {
-        let topology = &self.topology;
-        topology.view.send_if_modified(|view| {
-            let is_mine = view
-                .attempt
-                .take_if(|claim| claim.is(self.number))
-                .is_some();
-            if is_mine {
-                let failure = match read {
-                    Ok((slots, teller)) => {
-                        let slots = slots.with_gaps_as_in(&view.slots);
-                        let known = view.slots.masters();
-                        // While no master answers, the node asked instead will be asked again soon:
-                        // over the same connection, or after the pause of its lane.
-                        if known.is_empty() || known.contains(&&teller) {
-                            topology.forget_all_but(&slots.masters());
-                        }
-                        topology.tell_tags(&slots);
-                        view.slots = Arc::new(slots);
-                        None
+        let topology = &self.0;
+        topology.view.send_modify(|view| {
+            let failure = match read {
+                Ok((slots, teller)) => {
+                    let slots = slots.with_gaps_as_in(&view.slots);
+                    let known = view.slots.masters();
+                    // While no master answers, the node asked instead will be asked again soon:
+                    // over the same connection, or after the pause of its lane.
+                    if known.is_empty() || known.contains(&&teller) {
+                        topology.forget_all_but(&slots.masters());
                     }
-                    Err(error) => Some(error),
-                };
-                view.last = Some((Instant::now(), failure));
-            }
-            is_mine
+                    topology.tell_tags(&slots);
+                    view.slots = Arc::new(slots);
+                    None
+                }
+                Err(error) => Some(error),
+            };
+            view.last = Some((Instant::now(), failure));
+            view.is_refreshing = false;
         });
     }
 }
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        self.topology.view.send_if_modified(|view| {
-            let mine = view.attempt.take_if(|claim| claim.is(self.number));
-            mine.is_some()
-        });
+        let is_open = |view: &mut View| std::mem::take(&mut view.is_refreshing);
+        self.0.view.send_if_modified(is_open);
     }
 }
 

@@ -9,20 +9,19 @@ use std::time::Duration;
 use redis::{ConnectionAddr, ConnectionInfo};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::claim::Claim;
 use crate::store::redis::connection::{Connector, Handshake, Lane};
+use crate::store::redis::home::is_ending;
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::runtimes::is_ending_here;
 
 mod attempt;
 #[cfg(test)]
 mod tests;
 
-use attempt::{Attempt, TURN};
+use attempt::Attempt;
 
 /// The minimum time between questions for the slot map.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
@@ -32,6 +31,8 @@ pub(super) struct Topology {
     seeds: Vec<ConnectionInfo>,
     handshake: Handshake,
     prefix: Prefix,
+    /// Where everything of this cluster runs.
+    home: Handle,
     lanes: Mutex<Lanes>,
     view: watch::Sender<View>,
     attempts: AtomicUsize,
@@ -54,22 +55,28 @@ struct KnownLane {
 #[derive(Clone)]
 struct View {
     slots: Arc<SlotMap>,
-    /// The attempt in flight.
-    attempt: Option<Claim<Instant>>,
+    /// Whether an attempt is in flight.
+    is_refreshing: bool,
     /// The end of the last attempt, and why it failed.
     last: Option<(Instant, Option<StoreError>)>,
 }
 
 impl Topology {
-    pub(super) fn new(seeds: Vec<ConnectionInfo>, handshake: Handshake, prefix: Prefix) -> Self {
+    pub(super) fn new(
+        seeds: Vec<ConnectionInfo>,
+        handshake: Handshake,
+        prefix: Prefix,
+        home: &Handle,
+    ) -> Self {
         Self {
             seeds,
             handshake,
             prefix,
+            home: home.clone(),
             lanes: Mutex::default(),
             view: watch::Sender::new(View {
                 slots: Arc::default(),
-                attempt: None,
+                is_refreshing: false,
                 last: None,
             }),
             attempts: AtomicUsize::new(0),
@@ -97,18 +104,19 @@ impl Topology {
             if !current.slots.is_empty() {
                 return Ok(current.slots);
             }
-            if !current.is_refreshing()
+            if !current.is_refreshing
                 && let Some((at, Some(error))) = current.last
                 && (at > asked || at.elapsed() < REFRESH_PAUSE)
             {
                 return Err(error);
             }
             // Attempts would start and end again for ever.
-            if current.attempt.is_none() && is_ending_here() {
+            if !current.is_refreshing && is_ending(&self.home) {
                 return Err(StoreError::new(StoreErrorKind::Unreachable).of_this_process());
             }
             self.refresh();
-            changed(&mut view).await;
+            // The sender lives as long as `self`, so there always is a next state.
+            let _ = view.changed().await;
         }
     }
 
@@ -119,38 +127,28 @@ impl Topology {
         loop {
             let current = view.borrow_and_update().clone();
             match current.last {
-                Some((at, _)) if at > asked && !current.is_refreshing() => return,
-                _ if current.attempt.is_none() && is_ending_here() => return,
-                Some((at, _)) if !current.is_refreshing() && at.elapsed() < REFRESH_PAUSE => {
+                Some((at, _)) if at > asked && !current.is_refreshing => return,
+                _ if !current.is_refreshing && is_ending(&self.home) => return,
+                Some((at, _)) if !current.is_refreshing && at.elapsed() < REFRESH_PAUSE => {
                     tokio::time::sleep_until(at + REFRESH_PAUSE).await;
                     self.refresh();
                 }
                 _ => self.refresh(),
             }
-            changed(&mut view).await;
+            let _ = view.changed().await;
         }
     }
 
     /// Asks for the slot map without waiting for it, unless that was just done.
     pub(super) fn refresh(self: &Arc<Self>) {
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        let claim = Claim::until(Instant::now() + TURN);
         let mine = self.view.send_if_modified(|view| {
             let recently = |last: &(Instant, _)| last.0.elapsed() < REFRESH_PAUSE;
-            let due = !view.is_refreshing() && !view.last.as_ref().is_some_and(recently);
-            if due {
-                view.attempt = Some(claim);
-            }
+            let due = !view.is_refreshing && !view.last.as_ref().is_some_and(recently);
+            view.is_refreshing |= due;
             due
         });
         if mine {
-            let attempt = Attempt {
-                topology: Arc::clone(self),
-                number: claim.number(),
-            };
-            runtime.spawn(attempt.run());
+            self.home.spawn(Attempt(Arc::clone(self)).run());
         }
     }
 
@@ -166,7 +164,7 @@ impl Topology {
             return Ok(known.lane.clone());
         }
         let connector = Connector::to(self.login_at(node)?, &self.handshake)?;
-        let lane = Lane::to_node(connector, self.prefix.clone());
+        let lane = Lane::to_node(connector, self.prefix.clone(), &self.home);
         if let Some(tag) = lanes.tags.get(node) {
             lane.probe_with_tag(tag.clone());
         }
@@ -216,22 +214,5 @@ impl Topology {
             }
         }
         lanes.tags = tags;
-    }
-}
-
-impl View {
-    fn is_refreshing(&self) -> bool {
-        self.attempt
-            .is_some_and(|attempt| !attempt.has_lapsed(Instant::now()))
-    }
-}
-
-/// Waits for another view, or for the end of an attempt that is not driven.
-async fn changed(view: &mut watch::Receiver<View>) {
-    let attempt = view.borrow().attempt;
-    // The sender lives as long as the waiting task, so there always is a next state.
-    match attempt {
-        Some(attempt) => drop(timeout_at(attempt.end(), view.changed()).await),
-        None => drop(view.changed().await),
     }
 }

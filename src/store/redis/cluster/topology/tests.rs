@@ -12,7 +12,11 @@ use super::super::{Cluster, RECOVERY_ROUND};
 use super::*;
 
 fn topology_of(seeds: Vec<ConnectionInfo>) -> Topology {
-    Topology::new(seeds, Handshake::default(), Prefix::default())
+    topology_on(&Handle::current(), seeds)
+}
+
+fn topology_on(home: &Handle, seeds: Vec<ConnectionInfo>) -> Topology {
+    Topology::new(seeds, Handshake::default(), Prefix::default(), home)
 }
 
 /// A runtime on which everything that starts ends at once.
@@ -30,19 +34,15 @@ fn in_time<T: Send + 'static>(waits: impl FnOnce() -> T + Send + 'static) -> T {
 }
 
 #[test]
-fn asking_for_the_first_slot_map_on_a_runtime_that_is_gone_fails() {
-    let topology = Arc::new(topology_of(Vec::new()));
+fn asking_for_a_slot_map_on_a_runtime_that_is_gone_ends() {
+    let gone = gone();
+    let topology = Arc::new(topology_on(&gone, Vec::new()));
     for _ in 0..2 {
-        let topology = Arc::clone(&topology);
-        let failure = in_time(move || gone().block_on(topology.slots()).map(drop).unwrap_err());
+        let (topology, gone) = (Arc::clone(&topology), gone.clone());
+        let failure = in_time(move || gone.block_on(topology.slots()).map(drop).unwrap_err());
         assert_eq!(failure.kind(), StoreErrorKind::Unreachable);
     }
-}
-
-#[test]
-fn asking_for_another_slot_map_on_a_runtime_that_is_gone_returns() {
-    let topology = Arc::new(topology_of(Vec::new()));
-    in_time(move || gone().block_on(topology.refreshed()));
+    in_time(move || gone.block_on(topology.refreshed()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,22 +57,8 @@ async fn the_slot_map_is_read_again_once_the_pause_after_a_failed_attempt_is_ove
     }
 }
 
-/// An attempt that replaces all before it.
-fn attempt(topology: &Arc<Topology>) -> Attempt {
-    let claim = Claim::until(Instant::now() + TURN);
-    topology.view.send_modify(|view| view.attempt = Some(claim));
-    Attempt {
-        topology: Arc::clone(topology),
-        number: claim.number(),
-    }
-}
-
 /// Ends an attempt in which this node says that these masters have a slot each.
 fn learn(topology: &Arc<Topology>, masters: &[&Node], teller: &Node) {
-    end(&attempt(topology), masters, teller);
-}
-
-fn end(attempt: &Attempt, masters: &[&Node], teller: &Node) {
     let text = |text: &str| Value::BulkString(text.into());
     let ranges = masters.iter().zip(0..).map(|(master, slot)| {
         let port = master.port.into();
@@ -80,27 +66,12 @@ fn end(attempt: &Attempt, masters: &[&Node], teller: &Node) {
         Value::Array(vec![Value::Int(slot), Value::Int(slot), master])
     });
     let slots = SlotMap::read(&Value::Array(ranges.collect()), teller).unwrap();
-    attempt.learn(Ok((slots, teller.clone())));
-}
-
-/// Its runtime stood still, and what it was told may be out of date.
-#[test]
-fn an_attempt_that_was_replaced_changes_nothing() {
-    let [old, new] = [1, 2].map(|port| Node::new("127.0.0.1", port));
-    let topology = Arc::new(topology_of(Vec::new()));
-    let replaced = attempt(&topology);
-    let current = attempt(&topology);
-    for (attempt, master) in [(&replaced, &old), (&current, &new), (&replaced, &old)] {
-        end(attempt, &[master], master);
-        let known = topology.known_slots();
-        let masters = known.as_ref().map(|slots| slots.masters());
-        assert!(masters.is_none_or(|masters| masters == [&new]));
-    }
+    Attempt(Arc::clone(topology)).learn(Ok((slots, teller.clone())));
 }
 
 /// Otherwise all nodes that a cluster ever had would keep their lanes.
-#[test]
-fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_to_it() {
+#[tokio::test]
+async fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_to_it() {
     let [a, b, c, seed] = [1, 2, 3, 4].map(|port| Node::new("127.0.0.1", port));
     let login = "redis://127.0.0.1:4".into_connection_info().unwrap();
     let topology = Arc::new(topology_of(vec![login]));

@@ -1,6 +1,7 @@
 //! Probes a connection beside the questions over it, so that none of them waits for that.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Held, Shared};
 use crate::error::{StoreError, StoreErrorKind};
@@ -12,11 +13,11 @@ impl Shared {
     /// answers this is not silent, however many callers go away. An idle connection without an
     /// answer is replaced before the next question.
     pub(super) fn probe_beside(self: &Arc<Self>, held: &Arc<Held>) {
-        if let Some(turn) = held.probing.begin(held.patience()) {
+        if !held.is_being_probed.swap(true, Ordering::Relaxed) {
             let (shared, held) = (Arc::clone(self), Arc::clone(held));
-            tokio::spawn(async move {
+            self.home.spawn(async move {
                 shared.probe_for_a_while(&held).await;
-                held.probing.end(&turn);
+                held.is_being_probed.store(false, Ordering::Relaxed);
             });
         }
     }

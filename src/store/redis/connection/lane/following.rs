@@ -15,7 +15,7 @@ use crate::trace;
 
 impl Shared {
     /// Looks for a successor of the server behind the kept connection, if Sentinels have named it,
-    /// on the runtime that serves the connection and for as long as it is kept.
+    /// for as long as it is kept.
     pub(super) fn follow(self: &Arc<Self>, held: &Arc<Held>, master: Option<Master>) {
         if let Some(master) = master {
             let following = Following {
@@ -25,7 +25,7 @@ impl Shared {
                 master,
                 probe: Arc::clone(&self.probe),
             };
-            tokio::spawn(following.run());
+            self.home.spawn(following.run());
         }
     }
 }

@@ -5,25 +5,27 @@
 //! ready. A task of its own makes the connection, so that a connection that takes longer than a
 //! decision is still made; questions wait for it only until their deadline. A lost connection is
 //! replaced at once.
+//!
+//! A lane belongs to one runtime, which drives its connection and runs all of its tasks.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use redis::{Cmd, RedisError, RedisResult, Value};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
 use super::held::Held;
 use super::probe::Probe;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::claim::Claim;
-use crate::store::duty::Duty;
 use crate::store::redis::error::{
     is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_script_not_run,
 };
+use crate::store::redis::home::is_ending;
 use crate::store::redis::keys::Prefix;
-use crate::store::redis::runtimes::is_ending_here;
 use crate::store::redis::script::Scripted;
 
 mod attempt;
@@ -47,8 +49,10 @@ struct Shared {
     connector: Arc<Connector>,
     probe: Arc<Probe>,
     link: watch::Sender<Link>,
-    /// Held by the task that prepares the connection for a question to come.
-    warming_up: Duty,
+    /// Where everything of this lane runs.
+    home: Handle,
+    /// Whether a task prepares the connection for a question to come.
+    is_warming_up: AtomicBool,
     /// For a node of a cluster.
     silence: Option<Arc<Silence>>,
 }
@@ -59,7 +63,7 @@ enum Link {
     /// There is no connection, and none is being made; with the last failure, if questions have to
     /// wait after it.
     Down(Option<Failure>),
-    Connecting(Claim<Instant>),
+    Connecting,
     Up(Arc<Held>),
 }
 
@@ -77,22 +81,36 @@ impl Failure {
 }
 
 impl Lane {
-    /// A lane to a single server, for keys with this prefix.
-    pub(in crate::store::redis) fn new(connector: Connector, prefix: Prefix) -> Self {
-        Self::with(connector, prefix, None)
+    /// A lane to a single server, for keys with this prefix, on this runtime.
+    pub(in crate::store::redis) fn new(
+        connector: Connector,
+        prefix: Prefix,
+        home: &Handle,
+    ) -> Self {
+        Self::with(connector, prefix, home, None)
     }
 
     /// A lane to a node of a cluster, which may go silent by itself.
-    pub(in crate::store::redis) fn to_node(connector: Connector, prefix: Prefix) -> Self {
-        Self::with(connector, prefix, Some(Arc::default()))
+    pub(in crate::store::redis) fn to_node(
+        connector: Connector,
+        prefix: Prefix,
+        home: &Handle,
+    ) -> Self {
+        Self::with(connector, prefix, home, Some(Arc::default()))
     }
 
-    fn with(connector: Connector, prefix: Prefix, silence: Option<Arc<Silence>>) -> Self {
+    fn with(
+        connector: Connector,
+        prefix: Prefix,
+        home: &Handle,
+        silence: Option<Arc<Silence>>,
+    ) -> Self {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
             probe: Arc::new(Probe::new(prefix)),
             link: watch::Sender::new(Link::Down(None)),
-            warming_up: Duty::default(),
+            home: home.clone(),
+            is_warming_up: AtomicBool::new(false),
             silence,
         }))
     }
@@ -150,20 +168,13 @@ impl Lane {
         self.0.connector.naming(error)
     }
 
-    /// Sends a command that is not a question, and so counts nothing: again if it was lost with the
-    /// runtime of the connection.
+    /// Sends a command that is not a question, and so counts nothing.
     pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, Failed> {
-        loop {
-            let held = self.0.held().await?;
-            let error = match held.command(&command).await {
-                Ok(reply) => return Ok(reply),
-                Err(error) => error,
-            };
+        let held = self.0.held().await?;
+        held.command(&command).await.map_err(|error| {
             self.0.lose_if_lost(&held, &error);
-            if !(is_no_answer(&error) && held.is_lost_with_its_runtime()) {
-                return Err(Failed::Answer(error));
-            }
-        }
+            Failed::Answer(error)
+        })
     }
 }
 
@@ -186,7 +197,7 @@ impl Shared {
         let reply = held.ask(question, is_asking).await;
         self.heard(&held, &reply);
         reply.map_err(
-            |error| match is_no_answer(&error) && held.is_lost_with_its_runtime() {
+            |error| match is_no_answer(&error) && is_ending(&self.home) {
                 true => Failed::WithItsRuntime(error),
                 false => Failed::Answer(error),
             },
@@ -221,7 +232,7 @@ impl Shared {
     fn live(&self) -> Option<Arc<Held>> {
         let held = match &*self.link.borrow() {
             Link::Up(held) => Arc::clone(held),
-            Link::Down(_) | Link::Connecting(_) => return None,
+            Link::Down(_) | Link::Connecting => return None,
         };
         held.is_lively().then_some(held)
     }
@@ -248,14 +259,12 @@ impl Shared {
         }
     }
 
-    /// The kept connection. Makes one if there is none, or none on a suitable runtime.
+    /// The kept connection. Makes one if there is none.
     async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
         let mut link = self.link.subscribe();
         loop {
             let current = link.borrow_and_update().clone();
             match current {
-                // Its state says nothing about the server.
-                Link::Up(held) if !held.is_well_served() => self.drop_link(&held, None),
                 Link::Up(held) if held.is_dead() => {
                     // One that was idle says nothing about the server: the new one will tell.
                     if held.has_gone_silent() {
@@ -272,14 +281,15 @@ impl Shared {
                     return Err(failure.error);
                 }
                 // The sender lives as long as `self`, so there always is a next state.
-                Link::Connecting(attempt) if !attempt.has_lapsed(Instant::now()) => {
-                    let _ = timeout_at(attempt.end(), link.changed()).await;
+                Link::Connecting => drop(link.changed().await),
+                Link::Down(_) => {
+                    self.start_connecting();
+                    // Its task is gone already: connecting would start and end again for ever.
+                    if matches!(*self.link.borrow(), Link::Down(None)) && is_ending(&self.home) {
+                        let error = StoreError::new(StoreErrorKind::Unreachable);
+                        return Err(error.of_this_process());
+                    }
                 }
-                // Connecting would start and end again for ever.
-                Link::Down(None) if is_ending_here() => {
-                    return Err(StoreError::new(StoreErrorKind::Unreachable).of_this_process());
-                }
-                Link::Connecting(_) | Link::Down(_) => self.start_connecting(),
             }
         }
     }
@@ -288,7 +298,7 @@ impl Shared {
     fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
         // If a server accepts connections but serves none, not every question may ask for a new
         // one. A connection that was lost with its runtime says nothing about the server.
-        let is_servers = lost.age() < RECONNECT_PAUSE && !lost.is_lost_with_its_runtime();
+        let is_servers = lost.age() < RECONNECT_PAUSE && !is_ending(&self.home);
         let failure = is_servers.then(|| Failure {
             until: Instant::now() + pause(),
             error: why,

@@ -71,7 +71,7 @@ impl Shared {
     fn look_again_at(&self) -> Option<Instant> {
         match &*self.link.borrow() {
             Link::Down(Some(failure)) => Some(failure.until),
-            Link::Connecting(_) => None,
+            Link::Connecting => None,
             Link::Down(None) | Link::Up(_) => Some(Instant::now() + pause()),
         }
     }

@@ -8,22 +8,18 @@ use std::time::Duration;
 
 use super::Lane;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::duty::{Duty, Turn};
 
 /// An answer within this time ends the silence.
 const WITHIN: Duration = Duration::from_millis(500);
 /// If no question has come for this long, the next one finds out by itself.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// After this time the listening task has lapsed: its runtime is not driven.
-const TURN: Duration = ROUND.saturating_mul(2);
-
 /// Whether a node answers.
 #[derive(Default)]
 pub(super) struct Silence {
     is_silent: AtomicBool,
-    /// Held by the task that finds out when the silence ends.
-    listening: Duty,
+    /// Whether a task finds out when the silence ends.
+    is_listened_to: AtomicBool,
     /// Whether a question came since this was last checked.
     is_asked: AtomicBool,
 }
@@ -36,11 +32,11 @@ impl Silence {
         if !self.is_asked.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(turn) = self.listening.begin(TURN) {
-            let silence = Arc::clone(self);
-            tokio::spawn(Listening { silence, turn }.listen(lane));
-        }
         set(&self.is_silent, true);
+        if !self.is_listened_to.swap(true, Ordering::Relaxed) {
+            let listening = Listening(Arc::clone(self));
+            lane.0.home.clone().spawn(listening.listen(lane));
+        }
     }
 
     /// Records that the node has answered.
@@ -58,10 +54,6 @@ impl Silence {
         if !self.is_silent() {
             return Ok(());
         }
-        if !self.listening.is_taken() {
-            self.end();
-            return Ok(());
-        }
         Err(StoreError::with_source(
             StoreErrorKind::Unreachable,
             "the node has gone silent",
@@ -69,17 +61,14 @@ impl Silence {
     }
 }
 
-/// Marks a node as listened to until this is dropped, even with its runtime.
-struct Listening {
-    silence: Arc<Silence>,
-    turn: Turn,
-}
+/// Marks a node as listened to, and so as silent at most, until this is dropped.
+struct Listening(Arc<Silence>);
 
 impl Listening {
-    async fn listen(mut self, lane: Lane) {
-        while self.silence.listening.go_on(&mut self.turn, TURN) {
+    async fn listen(self, lane: Lane) {
+        loop {
             let heard = tokio::time::timeout(ROUND, lane.clone().recovered(WITHIN)).await;
-            if heard.is_ok() || !self.silence.is_asked.swap(false, Ordering::Relaxed) {
+            if heard.is_ok() || !self.0.is_asked.swap(false, Ordering::Relaxed) {
                 return;
             }
         }
@@ -88,9 +77,8 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        if self.silence.listening.end(&self.turn) {
-            self.silence.end();
-        }
+        self.0.is_listened_to.store(false, Ordering::Relaxed);
+        self.0.end();
     }
 }
 

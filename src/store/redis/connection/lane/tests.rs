@@ -24,7 +24,10 @@ async fn hung_server() -> (TcpListener, Connector) {
 /// The same as a cluster node, and a lane to it.
 async fn hung() -> (TcpListener, Lane) {
     let (hung, connector) = hung_server().await;
-    (hung, Lane::to_node(connector, Prefix::default()))
+    (
+        hung,
+        Lane::to_node(connector, Prefix::default(), &Handle::current()),
+    )
 }
 
 /// A node that answers OK to everything on one connection until it is told to stand still, and a
@@ -279,14 +282,14 @@ fn tasks() -> usize {
 #[tokio::test(start_paused = true)]
 async fn one_task_wakes_a_lane_for_all_callers() {
     let (_hung, connector) = hung_server().await;
-    let lane = Lane::new(connector, Prefix::default());
+    let lane = Lane::new(connector, Prefix::default(), &Handle::current());
     for _ in 0..2 {
         let before = tasks();
         for _ in 0..100 {
             lane.warm_up();
         }
         assert_eq!(tasks(), before + 1);
-        tokio::time::sleep(IDLE).await;
+        tokio::time::sleep(IDLE + HASTY).await;
     }
 }
 

@@ -1,8 +1,8 @@
 //! Prepares a lane for a question that will come soon.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::super::signs::IDLE;
@@ -10,8 +10,7 @@ use super::Lane;
 
 impl Lane {
     /// Makes a connection, or probes an idle one, for a question that will come soon. Nobody waits
-    /// for this, and the question still checks the connection itself, as this task may be on a
-    /// runtime that is not driven.
+    /// for this.
     ///
     /// A silent node is left alone, as it is listened to already.
     pub(in crate::store::redis) fn warm_up(&self) {
@@ -23,18 +22,15 @@ impl Lane {
         if is_silent || shared.live().is_some() {
             return;
         }
-        let Ok(runtime) = Handle::try_current() else {
-            return;
-        };
-        // The turn lapses by itself: a connection that has answered in it is not idle before.
-        if shared.warming_up.begin(IDLE).is_some() {
-            let shared = Arc::clone(shared);
-            runtime.spawn(async move {
-                if let Ok(Ok(held)) = timeout(IDLE, shared.held()).await
+        if !shared.is_warming_up.swap(true, Ordering::Relaxed) {
+            let lane = Arc::clone(shared);
+            shared.home.spawn(async move {
+                if let Ok(Ok(held)) = timeout(IDLE, lane.held()).await
                     && held.is_idle()
                 {
-                    shared.probe_beside(&held);
+                    lane.probe_beside(&held);
                 }
+                lane.is_warming_up.store(false, Ordering::Relaxed);
             });
         }
     }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionInfo, RedisResult};
-use tokio::runtime::{Handle, Id};
 
 use super::ServerName;
 use crate::error::StoreError;
@@ -15,8 +14,7 @@ use crate::store::redis::error::{of_sentinel, of_silence};
 pub(super) struct Sentinel {
     at: ConnectionInfo,
     handshake: Handshake,
-    /// With the runtime that serves it: another one might wait for one that is not driven.
-    kept: Mutex<Option<(Id, Connected)>>,
+    kept: Mutex<Option<Connected>>,
 }
 
 impl Sentinel {
@@ -29,6 +27,15 @@ impl Sentinel {
             handshake: handshake.clone(),
             kept: Mutex::default(),
         })
+    }
+
+    /// The same, without a connection.
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            at: self.at.clone(),
+            handshake: self.handshake.clone(),
+            kept: Mutex::default(),
+        }
     }
 
     /// The server that it names as the master of this name; `None` if it knows no such master.
@@ -60,17 +67,15 @@ impl Sentinel {
         // It may have been closed since, or have logged in with a password that was changed.
         let connected = self.handshake.connect(&self.at).await?;
         let named = ask(connected.connection.clone(), name).await?;
-        *self.lock() = Some((Handle::current().id(), connected));
+        *self.lock() = Some(connected);
         Ok(named)
     }
 
     fn kept(&self) -> Option<MultiplexedConnection> {
-        let kept = self.lock();
-        let (runtime, connected) = kept.as_ref()?;
-        (*runtime == Handle::current().id()).then(|| connected.connection.clone())
+        Some(self.lock().as_ref()?.connection.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Id, Connected)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Connected>> {
         // No step under the lock leaves anything half done.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

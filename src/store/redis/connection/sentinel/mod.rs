@@ -65,6 +65,18 @@ impl Masters {
         })
     }
 
+    /// The same, without connections: those belong to a runtime.
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            sentinels: self.sentinels.iter().map(Sentinel::anew).collect(),
+            first: AtomicUsize::new(0),
+            name: self.name.clone(),
+            login: self.login.clone(),
+            is_tls: self.is_tls,
+            handshake: self.handshake.clone(),
+        }
+    }
+
     /// Whether the Sentinels, and so the master, use TLS.
     pub(super) fn are_over_tls(&self) -> bool {
         self.is_tls

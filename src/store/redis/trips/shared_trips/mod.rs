@@ -17,14 +17,13 @@ use super::fingerprints::ByFingerprint;
 use super::sharing::Sharing;
 use super::stop::{Passenger, Stop, StopId, TripNumber};
 use crate::error::StoreError;
-use crate::store::redis::runtimes::Driver;
 use crate::store::redis::server::{Server, Servers};
 
 #[cfg(test)]
 mod tests;
 mod trip;
 
-use trip::{Trip, spawn_all, tell_not_asked};
+use trip::{Trip, spawn_all};
 
 const SHARDS: usize = 32;
 
@@ -124,13 +123,11 @@ impl<Q: Sharing> SharedTrips<Q> {
         } else {
             Default::default()
         };
-        let mut anew = Vec::new();
         let turn = match stop.go_alone(question.key(), now) {
             Some(number) => Turn::Go(Trip::new(server.clone(), stop_id, number), question),
             None => {
                 let (tell, told) = oneshot::channel();
                 let runtime = Handle::try_current().ok();
-                anew = stop.prepare_for(Driver::of(runtime.as_ref()));
                 let sees_at = stop.wait(Waiting {
                     question,
                     told: tell,
@@ -145,7 +142,6 @@ impl<Q: Sharing> SharedTrips<Q> {
         };
         drop(shard);
         drop(left);
-        tell_not_asked(anew);
         spawn_all(server, stop_id, next);
         turn
     }

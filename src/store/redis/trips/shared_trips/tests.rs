@@ -2,15 +2,14 @@ use std::time::Duration;
 
 use redis::IntoConnectionInfo;
 use tokio::net::TcpListener;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Handle;
 use tokio::time::{advance, sleep};
 
 use super::*;
 use crate::algorithm::Action;
 use crate::limit::Limit;
-use crate::store::redis::connection::{Connector, Handshake, Lane};
-use crate::store::redis::in_flight::InFlight;
-use crate::store::redis::keys::Prefix;
+use crate::store::redis::connection::{Connector, Handshake};
+use crate::store::redis::settings::Settings;
 use crate::store::redis::takes::Take;
 use crate::store::redis::waits::Waits;
 use crate::store::{Check, PolicyId};
@@ -20,19 +19,9 @@ const PATIENCE: Duration = Waits::USUAL.for_trips;
 
 fn server_at(address: &str) -> Server {
     let address = format!("redis://{address}").into_connection_info().unwrap();
-    let (prefix, in_flight) = (Prefix::default(), InFlight::default());
-    let lane = Lane::new(
-        Connector::to(address, &Handshake::default()).unwrap(),
-        prefix.clone(),
-    );
-    let servers = Servers::One(lane);
-    Server::of(&Server::spread(
-        servers,
-        prefix,
-        None,
-        in_flight,
-        Waits::USUAL,
-    ))
+    let connector = Connector::to(address, &Handshake::default()).unwrap();
+    let settings = Settings::usual(connector, "");
+    Server::of(&Server::spread(&settings, &Handle::current(), None))
 }
 
 /// A take of a key that has its own stop.
@@ -103,35 +92,4 @@ async fn a_shared_trip_has_a_timer_of_its_own_for_being_late() {
     sleep(PATIENCE + PATIENCE).await;
     let next = server.trips().of_takes.late_at(behind.stop_id);
     assert!(next > under_way, "{next:?}");
-}
-
-#[test]
-fn a_trip_stays_on_its_runtime_only_if_somebody_waits_there_and_none_is_better() {
-    let with_threads = || {
-        Builder::new_multi_thread()
-            .worker_threads(1)
-            .build()
-            .unwrap()
-    };
-    let driven = || Builder::new_current_thread().build().unwrap();
-    let (threads, others, caller) = (with_threads(), with_threads(), driven());
-    let goes_on = |here: &Runtime, waiting: &[&Runtime]| {
-        let (mut going, mut told) = (Vec::new(), Vec::new());
-        for runtime in waiting {
-            let (tell, is_told) = oneshot::channel();
-            going.push(Waiting {
-                question: take(1),
-                told: tell,
-                runtime: Some(runtime.handle().clone()),
-            });
-            told.push(is_told);
-        }
-        trip::Going(going).goes_on(here.handle())
-    };
-    assert!(goes_on(&threads, &[&threads]));
-    assert!(goes_on(&threads, &[&others, &caller, &threads]));
-    assert!(!goes_on(&threads, &[&others, &caller]));
-    assert!(goes_on(&caller, &[&caller]));
-    assert!(!goes_on(&caller, &[&caller, &threads]));
-    assert!(!goes_on(&caller, &[]));
 }

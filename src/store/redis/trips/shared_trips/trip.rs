@@ -11,7 +11,6 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::{Departing, SharedTrips, Told, Waiting};
 use crate::error::StoreError;
-use crate::store::redis::runtimes::goes_on_by_itself;
 use crate::store::redis::server::Server;
 use crate::store::redis::trips::sharing::{Readings, Sharing};
 use crate::store::redis::trips::stop::{Others, StopId, TripNumber};
@@ -183,7 +182,7 @@ fn tell<Q: Sharing>(untold: Vec<Untold<Q>>) {
     }
 }
 
-pub(super) fn tell_not_asked<Q: Sharing>(waiting: impl IntoIterator<Item = Waiting<Q>>) {
+fn tell_not_asked<Q: Sharing>(waiting: impl IntoIterator<Item = Waiting<Q>>) {
     for Waiting { question, told, .. } in waiting {
         let _ = told.send(Told::NotAsked(question));
     }
@@ -239,18 +238,14 @@ impl<Q: Sharing> Going<Q> {
         waiting.filter_map(|waiting| waiting.runtime.as_ref())
     }
 
-    /// One of these that makes progress by itself, if there is one: another one may stand still
-    /// before the trip is over, when no thread blocks on it any more.
     fn runtime(&self) -> Option<&Handle> {
-        let lasting = self.runtimes().find(|runtime| goes_on_by_itself(runtime));
-        lasting.or_else(|| self.runtimes().next())
+        self.runtimes().next()
     }
 
-    /// Whether they can go on the runtime of the trip before, which then has no reason to move. If
-    /// none of them waits there any more, that runtime may be about to shut down.
+    /// Whether they can go on the runtime of the trip before. If none of them waits there any more,
+    /// that runtime may be about to shut down.
     pub(super) fn goes_on(&self, here: &Handle) -> bool {
         self.runtimes().any(|runtime| runtime.id() == here.id())
-            && (goes_on_by_itself(here) || !self.runtimes().any(goes_on_by_itself))
     }
 
     fn begin(mut self) -> Vec<Waiting<Q>> {

@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::fingerprints::{ByFingerprint, FingerprintSet};
-use crate::store::redis::runtimes::Driver;
 
 /// At most this many passengers share a trip, since a script holds up everybody else.
 const MOST_TOGETHER: usize = 256;
@@ -75,17 +74,6 @@ pub(super) struct Stop<P> {
     trips: SmallVec<[Trip; 2]>,
     last_number: TripNumber,
     waiting: Vec<P>,
-    late_checks: LateChecks,
-}
-
-/// Who checks whether a shared trip is late. That takes a timer, and there is one trip but many
-/// passengers.
-enum LateChecks {
-    /// The trip itself, which makes progress when its passengers do: all that have waited have this
-    /// driver.
-    Trips(Option<Driver>),
-    /// All that wait: the trip may stand still while they make progress.
-    Passengers,
 }
 
 /// What a stop knows of a trip in flight.
@@ -135,7 +123,6 @@ impl<P: Passenger> Stop<P> {
             trips: SmallVec::new(),
             last_number,
             waiting: Vec::new(),
-            late_checks: LateChecks::Trips(None),
         }
     }
 
@@ -168,26 +155,11 @@ impl<P: Passenger> Stop<P> {
             || (self.most_trips > FEW_TRIPS && under_way < MOST_ALONE && all_go_alone())
     }
 
-    /// Prepares for a passenger with this driver. Returns the passengers that have waited without
-    /// checking for late trips and now have to: they enter again.
-    pub(super) fn prepare_for(&mut self, driver: Driver) -> Vec<P> {
-        match self.late_checks {
-            LateChecks::Trips(Some(known)) if known != driver => {
-                self.late_checks = LateChecks::Passengers;
-                return std::mem::take(&mut self.waiting);
-            }
-            LateChecks::Trips(_) => self.late_checks = LateChecks::Trips(Some(driver)),
-            LateChecks::Passengers => {}
-        }
-        Vec::new()
-    }
-
-    /// Makes a passenger wait that was prepared for. Returns when it has to check for late trips,
-    /// if it has to, as it does after a trip that went alone.
+    /// Makes a passenger wait. Returns when it has to check for late trips, if it has to, as it does
+    /// after a trip that went alone.
     pub(super) fn wait(&mut self, passenger: P) -> Option<Instant> {
         self.waiting.push(passenger);
-        let sees = matches!(self.late_checks, LateChecks::Passengers)
-            || self.trips.iter().any(|trip| trip.is_alone);
+        let sees = self.trips.iter().any(|trip| trip.is_alone);
         sees.then(|| self.late_at()).flatten()
     }
 

@@ -1,5 +1,3 @@
-use tokio::runtime::Builder;
-
 use super::*;
 use crate::store::redis::waits::Waits;
 
@@ -301,35 +299,6 @@ fn a_late_shared_trip_counts_again_once_it_is_back() {
     assert!(!stop.leave_behind(begun + PATIENCE));
     assert!(stop.leave_behind(back + PATIENCE));
     assert!(stop.is_deserted());
-}
-
-/// Each trip then needs one timer, and no waiter needs one.
-#[test]
-fn waiters_on_the_runtime_of_a_trip_leave_its_timer_to_it() {
-    let runtimes = [(); 2].map(|()| Builder::new_current_thread().build().unwrap());
-    let [here, there] = runtimes.map(|runtime| Driver::of(Some(runtime.handle())));
-    for (first, second) in [
-        (here, there),
-        (here, Driver::Threads),
-        (Driver::Threads, here),
-    ] {
-        let mut stop = Stop::new(1, PATIENCE, TripNumber(0));
-        let begun = Instant::now();
-        assert!(stop.prepare_for(first).is_empty());
-        waiting(&mut stop, [Take(1, 0)]);
-        stop.depart(begun).unwrap();
-        let mut wait = |number, driver| {
-            let anew = stop.prepare_for(driver);
-            (anew, stop.wait(Take(1, number)))
-        };
-        assert_eq!(wait(1, first), (vec![], None));
-        assert_eq!(wait(2, first), (vec![], None));
-        let sees_at = Some(begun + PATIENCE);
-        let unseeing = vec![Take(1, 1), Take(1, 2)];
-        assert_eq!(wait(3, second), (unseeing, sees_at));
-        assert_eq!(wait(4, second), (vec![], sees_at));
-        assert_eq!(wait(5, first), (vec![], sees_at));
-    }
 }
 
 #[test]

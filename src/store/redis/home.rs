@@ -1,0 +1,282 @@
+//! `Home`: the runtime on which everything of a store runs.
+//!
+//! A connection is written and read by the runtime that made it, and whoever shares a batch waits
+//! for the same task. So a runtime that ends, stands still between two calls of `block_on`, or has
+//! its only worker blocked, would hold up the questions of all others. A store that is asked from
+//! one runtime lives there. From the second one on, it lives on a thread of its own for good, with
+//! new connections; the old ones end with the last question over them.
+//!
+//! Connections of a user's pool belong to the runtime that made them, which may be another one.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::io;
+use std::panic::resume_unwind;
+use std::pin::Pin;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::server::{Server, Shared};
+use super::settings::Settings;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::per_thread::{Locked, Spread};
+use crate::trace;
+
+/// After this time the thread of a store that is gone ends, even if it has not been able to give
+/// back all places that its questions have taken: they lapse.
+const LAST_RELEASES: Duration = Duration::from_secs(60);
+
+pub(super) struct Home {
+    settings: Settings,
+    /// Whether the store lives on a thread of its own; `None` if it may move there.
+    own_thread: Option<bool>,
+    /// Where it lives until it moves. Each thread has the handle in a place of its own.
+    first: Locked<Option<First>>,
+    own: OnceLock<OwnThread>,
+    /// Held while it settles or moves.
+    settling: Mutex<()>,
+}
+
+/// The first runtime.
+#[derive(Clone)]
+struct First {
+    runtime: Handle,
+    server: Server,
+}
+
+struct OwnThread {
+    runtime: Handle,
+    shared: Spread<Shared>,
+    /// Closed when the store is gone.
+    _is_there: oneshot::Sender<Infallible>,
+}
+
+/// Where a question is asked.
+struct Place {
+    server: Server,
+    /// Another runtime than the current one.
+    elsewhere: Option<Handle>,
+}
+
+/// What a store does for a caller.
+pub(super) type Work<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+impl Home {
+    pub(super) fn new(settings: Settings, own_thread: Option<bool>) -> Self {
+        Self {
+            settings,
+            own_thread,
+            first: Locked::new(|| None),
+            own: OnceLock::new(),
+            settling: Mutex::default(),
+        }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// That of the thread, if the store lives on one of its own.
+    pub(super) fn own_runtime(&self) -> Option<&Handle> {
+        Some(&self.own.get()?.runtime)
+    }
+
+    /// Has this work done at home, for a caller on this runtime. If that is the same, as it mostly
+    /// is, the work itself is returned.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        here: Option<Handle>,
+        work: impl FnOnce(Server) -> Work<T>,
+    ) -> Work<T> {
+        match self.place(here) {
+            Ok(Place {
+                server,
+                elsewhere: None,
+            }) => work(server),
+            Ok(Place {
+                server,
+                elsewhere: Some(runtime),
+            }) => Box::pin(done_on(runtime, work(server))),
+            Err(error) => Box::pin(ready(Err(error))),
+        }
+    }
+
+    fn place(&self, here: Option<Handle>) -> Result<Place, StoreError> {
+        if let Some(own) = self.own.get() {
+            return Ok(own.place());
+        }
+        let known = self.first.here();
+        match known
+            .as_ref()
+            .and_then(|first| first.place_at(here.as_ref()))
+        {
+            Some(place) => Ok(place),
+            None => {
+                drop(known);
+                self.settle(here)
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle(&self, here: Option<Handle>) -> Result<Place, StoreError> {
+        let settling = self.settling.lock();
+        let _settling = settling.unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = self.own.get() {
+            return Ok(own.place());
+        }
+        let first = self.first.here().clone();
+        let known = first.as_ref().and_then(|it| it.place_at(here.as_ref()));
+        if let Some(place) = known {
+            return Ok(place);
+        }
+        match (first, here, self.own_thread) {
+            (None, Some(here), None | Some(false)) => Ok(self.live_on(&here)),
+            (Some(first), Some(here), Some(false)) if is_ending(&first.runtime) => {
+                Ok(self.live_on(&here))
+            }
+            (Some(first), _, Some(false)) => Ok(Place {
+                server: first.server,
+                elsewhere: Some(first.runtime),
+            }),
+            (None, None, Some(false)) => Err(of_runtimes("there is no tokio runtime")),
+            (_, _, Some(true)) => self.move_out("its settings say so"),
+            (Some(first), _, None) if is_ending(&first.runtime) => {
+                self.move_out("its runtime has ended, and another one asks")
+            }
+            (_, Some(_), None) => self.move_out("a second runtime asks"),
+            (_, None, None) => self.move_out("it is asked outside of any runtime"),
+        }
+    }
+
+    fn live_on(&self, runtime: &Handle) -> Place {
+        let shared = Server::spread(&self.settings, runtime, None);
+        self.first.set_all(|place| {
+            let (runtime, server) = (runtime.clone(), Server::at(&shared, place));
+            Some(First { runtime, server })
+        });
+        Place {
+            server: Server::of(&shared),
+            elsewhere: None,
+        }
+    }
+
+    fn move_out(&self, reason: &'static str) -> Result<Place, StoreError> {
+        let own = OwnThread::start(&self.settings).map_err(of_runtimes)?;
+        trace::info!(
+            store = self.settings.name(),
+            reason,
+            "rate limiting: the store lives on a thread of its own from now on"
+        );
+        let place = self.own.get_or_init(|| own).place();
+        self.first.set_all(|_| None);
+        Ok(place)
+    }
+}
+
+impl First {
+    /// If that is the current runtime.
+    fn place_at(&self, here: Option<&Handle>) -> Option<Place> {
+        let is_here = here.is_some_and(|here| here.id() == self.runtime.id());
+        is_here.then(|| Place {
+            server: self.server.clone(),
+            elsewhere: None,
+        })
+    }
+}
+
+impl OwnThread {
+    /// Starts the thread. It ends once the store is gone and all that it does for others is done.
+    /// Nobody waits for that: whoever drops the store may be on any thread, even on this one.
+    fn start(settings: &Settings) -> io::Result<Self> {
+        let runtime = Ending(Some(Builder::new_current_thread().enable_all().build()?));
+        let handle = runtime.handle()?;
+        let (is_there, is_gone) = oneshot::channel();
+        let (is_used, is_unused) = oneshot::channel();
+        let ends = async {
+            let _ = is_gone.await;
+            let _ = tokio::time::timeout(LAST_RELEASES, is_unused).await;
+        };
+        let name = "tower-throttle".to_owned();
+        thread::Builder::new().name(name).spawn(move || {
+            if let Some(runtime) = &runtime.0 {
+                runtime.block_on(ends);
+            }
+        })?;
+        Ok(Self {
+            shared: Server::spread(settings, &handle, Some(is_used)),
+            runtime: handle,
+            _is_there: is_there,
+        })
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            server: Server::of(&self.shared),
+            elsewhere: Some(self.runtime.clone()),
+        }
+    }
+}
+
+/// A runtime that may be dropped anywhere, even on another runtime.
+struct Ending(Option<Runtime>);
+
+impl Ending {
+    fn handle(&self) -> io::Result<Handle> {
+        let runtime = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok(runtime.handle().clone())
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Has the work done on that runtime, from the first poll on. It ends with its caller, as it would
+/// here.
+async fn done_on<T: Send + 'static>(runtime: Handle, work: Work<T>) -> Result<T, StoreError> {
+    if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
+        // Without another turn, so that what is given back is there before what is asked next.
+        return work.await;
+    }
+    let mut task = Aborting(runtime.spawn(work));
+    match (&mut task.0).await {
+        Ok(done) => done,
+        Err(ended) if ended.is_panic() => resume_unwind(ended.into_panic()),
+        Err(ended) => {
+            let error = StoreError::with_source(StoreErrorKind::Interrupted, ended);
+            Err(error.of_this_process())
+        }
+    }
+}
+
+struct Aborting<T>(JoinHandle<T>);
+
+impl<T> Drop for Aborting<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Whether a runtime is shutting down or gone.
+pub(super) fn is_ending(runtime: &Handle) -> bool {
+    // A runtime that shuts down refuses new tasks before it drops the first of the old ones.
+    let task = runtime.spawn(std::future::pending::<()>());
+    let is_refused = task.is_finished();
+    task.abort();
+    is_refused
+}
+
+fn of_runtimes(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
+    StoreError::with_source(StoreErrorKind::Unreachable, why).of_this_process()
+}
