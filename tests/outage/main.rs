@@ -7,6 +7,7 @@ mod leases;
 mod modes;
 mod notes;
 mod routed;
+mod runtimes;
 mod standstill;
 #[path = "../support/mod.rs"]
 mod support;
