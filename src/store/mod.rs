@@ -23,7 +23,7 @@ mod fixed;
 pub(crate) mod memory;
 mod owned;
 mod policy_id;
-mod quota;
+mod prefetch;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod scatter;
@@ -39,8 +39,8 @@ pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub use failover::{FailureMode, Outage};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub use policy_id::PolicyId;
-pub(crate) use quota::Leased;
-pub use quota::QuotaLease;
+pub(crate) use prefetch::Leased;
+pub use prefetch::QuotaLease;
 #[cfg(feature = "config")]
 pub(crate) use redis::{DEFAULT_PREFIX, Logins};
 #[cfg(feature = "redis")]

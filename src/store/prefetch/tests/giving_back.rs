@@ -11,7 +11,7 @@ use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::{Limit, per_second};
 use crate::store::Store;
-use crate::store::quota::{Leased, QuotaLease};
+use crate::store::prefetch::{Leased, QuotaLease};
 use crate::time::{DAY, MINUTE, SECOND};
 
 /// Longer than a batch is awaited.

@@ -9,9 +9,9 @@ use super::{MILLISECOND, hot, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::decision::Receipt;
 use crate::limit::Limit;
-use crate::store::quota::account::Account;
-use crate::store::quota::table::Table;
-use crate::store::quota::{Leased, QuotaLease};
+use crate::store::prefetch::account::Account;
+use crate::store::prefetch::table::Table;
+use crate::store::prefetch::{Leased, QuotaLease};
 use crate::store::{Answer, Store};
 use crate::time::{HOUR, Micros};
 

@@ -14,7 +14,7 @@ use super::{MILLISECOND, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::limit::Limit;
 use crate::store::Store;
-use crate::store::quota::{Leased, QuotaLease};
+use crate::store::prefetch::{Leased, QuotaLease};
 use crate::store::{Answer, PendingAnswer};
 use crate::time::{DAY, MINUTE};
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::fleet::{DEADLINE, Fleet, ask_for_a_batch, in_hand};
 use super::{warm_up, windowed};
 use crate::store::Store;
-use crate::store::quota::Leased;
+use crate::store::prefetch::Leased;
 
 /// As the limiter does it.
 async fn flushed<S: Store>(process: &Leased<S>) -> bool {

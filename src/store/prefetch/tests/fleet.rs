@@ -14,7 +14,7 @@ use crate::key::{self, Key};
 use crate::limit::Limit;
 use crate::store::memory::MemoryStore;
 use crate::store::owned::OwnedCheck;
-use crate::store::quota::{Leased, QuotaLease};
+use crate::store::prefetch::{Leased, QuotaLease};
 use crate::store::{Answer, Check, FailureMode, PolicyId, Store, UnderWay};
 use crate::time::{Clock, Micros};
 

@@ -11,7 +11,7 @@ use super::fleet::{Fleet, Subject, Way, ask, settle};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::Limit;
-use crate::store::quota::{Leased, QuotaLease};
+use crate::store::prefetch::{Leased, QuotaLease};
 use crate::time::{Clock as _, Micros, SECOND};
 
 #[derive(Clone, Debug)]
