@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::batch::Batch;
 use super::lease::QuotaLease;
-use super::supply::{Arrival, Refill, Supply};
+use super::planner::{Arrival, Refill, Supply};
 use crate::decision::Decision;
 use crate::store::Check;
 use crate::store::owned::OwnedCheck;

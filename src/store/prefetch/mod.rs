@@ -17,18 +17,14 @@ use crate::time::{Clock, SinceStart};
 
 mod account;
 mod batch;
-mod ceiling;
 mod change;
 mod changing;
-mod demand;
 mod giving_back;
-mod latency;
 mod lease;
+mod planner;
 mod refill;
 mod shared;
-mod supply;
 mod table;
-mod worth;
 
 pub use self::lease::QuotaLease;
 

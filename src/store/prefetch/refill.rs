@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 
 use super::account::{Account, Returned};
+use super::planner::{Arrival, Refill};
 use super::shared::Shared;
-use super::supply::{Arrival, Refill};
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
