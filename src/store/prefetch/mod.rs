@@ -8,22 +8,17 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use self::account::{Account, Spent};
-use self::change::{Change, is_change};
-use self::shared::Shared;
+use self::pool::{Change, Shared, is_change};
 use super::{Answer, Check, GivenBack, Recovered, Store, UnderWay};
 use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions};
 use crate::time::{Clock, SinceStart};
 
 mod account;
-mod batch;
-mod change;
-mod changing;
-mod giving_back;
 mod lease;
 mod planner;
+mod pool;
 mod refill;
-mod shared;
 mod table;
 
 pub use self::lease::QuotaLease;

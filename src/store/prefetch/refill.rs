@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use super::account::{Account, Returned};
 use super::planner::{Arrival, Refill};
-use super::shared::Shared;
+use super::pool::Shared;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;

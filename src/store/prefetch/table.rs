@@ -1,11 +1,11 @@
 //! The table of accounts: of fixed size and lossy, like that of the denials. A subject without an
 //! account costs a round trip for each question, and no flood of subjects can make the table grow.
 
+use std::collections::HashMap;
 use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::account::Account;
-use super::changing::Changing;
 use crate::store::scatter::Scatter;
 
 const SHARDS: usize = 64;
@@ -144,6 +144,38 @@ fn least_used(set: &Set) -> Option<usize> {
         Some((rank, way))
     });
     ranked.min().map(|(_, way)| way)
+}
+
+/// The subjects with resets or credits in flight. Kept apart from the accounts, since an account may be opened while a change is in flight. A
+/// subject that is only changed needs no account.
+#[derive(Default)]
+pub(super) struct Changing(HashMap<u128, usize>);
+
+impl Changing {
+    pub(super) fn begin(&mut self, key: u128) {
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    /// Ends a change. Returns whether it was the last one of its subject.
+    pub(super) fn end(&mut self, key: u128) -> bool {
+        let Some(on_their_way) = self.0.get_mut(&key) else {
+            return true;
+        };
+        *on_their_way -= 1;
+        let is_last = *on_their_way == 0;
+        if is_last {
+            self.0.remove(&key);
+            if self.0.is_empty() {
+                // Frees the memory after a large number of changes.
+                self.0.shrink_to_fit();
+            }
+        }
+        is_last
+    }
+
+    pub(super) fn has(&self, key: u128) -> bool {
+        self.0.contains_key(&key)
+    }
 }
 
 #[cfg(test)]
