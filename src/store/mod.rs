@@ -38,9 +38,8 @@ pub(crate) use failover::Consequences;
 pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub use failover::{FailureMode, Outage};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
-pub use policy_id::PolicyId;
+pub use policy_id::{PolicyId, QuotaLease};
 pub(crate) use prefetch::Leased;
-pub use prefetch::QuotaLease;
 #[cfg(feature = "config")]
 pub(crate) use redis::{DEFAULT_PREFIX, Logins};
 #[cfg(feature = "redis")]

@@ -1,10 +1,14 @@
-//! `PolicyId`: what a store needs to know of a policy.
+//! What a store needs to know of a policy: its `PolicyId`, and how its permits may be taken in
+//! advance.
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::QuotaLease;
+use crate::algorithm::Algorithm;
+use crate::error::ConfigError;
 use crate::key::Subject;
+use crate::limit::Words;
 use crate::time::Micros;
 
 /// What of a policy a store needs: its name, and a number that stands for it. Clones share it.
@@ -126,6 +130,164 @@ impl fmt::Debug for PolicyId {
         match self.further_rate() {
             Some(period) => write!(f, "+{period:?}"),
             None => Ok(()),
+        }
+    }
+}
+
+/// A process that often decides about the same subject takes a batch of permits in one round trip,
+/// and hands them out from memory. For [`Policy::quota_lease`](crate::Policy::quota_lease).
+///
+/// The limit holds over the whole fleet, to the permit and at every instant: a permit is handed out
+/// at most once, and only as long as it would count if it had been handed out when it was taken.
+/// What changes is who gets a permit, and when:
+///
+/// - **Unevenly.** A process holds at most a [`share`](Self::share) of what the limit ever has at
+///   once. So `n` processes may hold `n * share` of it while another one is denied, for at most
+///   [`max_age`](Self::max_age).
+/// - **Late.** The rest of a batch is given back when the subject was not asked for during a fifth
+///   of a second, at the maximum age, and when the limiter is dropped; in the background, at most a
+///   tenth of a second later. Before a process ends, await
+///   [`flush`](crate::Limiter::flush), which does it at once. What cannot be given back
+///   comes back with time, as if it had been used: if the process was killed or the round trip
+///   fails; for [`gcra`](crate::Limit::gcra) and the buckets also if somebody else has taken
+///   permits since, so that none is handed out twice.
+///
+/// # When batches are taken
+///
+/// Only for subjects that are asked for often enough in this process that a batch saves round
+/// trips, at least eight each. A batch is about a tenth of a second's worth, taken in the
+/// background before the last one is used up. Other subjects, and requests that need more than is
+/// left of the batch, are asked about as without leases. So every denial is the store's.
+///
+/// For `gcra` and the buckets, a batch lasts no longer than its permits take to come back. A
+/// process that uses a small part of a high limit gains little; the more of it is used, the greater
+/// the gain.
+///
+/// # Several policies on a request
+///
+/// All of them are then decided in the store, all or nothing, and no batch is used, as a round trip
+/// is made anyway. The same holds for policies in [shadow](crate::Mode::Shadow), and for callers
+/// who are ready to wait.
+///
+/// # Several limits of a subject
+///
+/// [`Policy::limit_by`](crate::Policy::limit_by) may choose different limits for the requests of a
+/// subject. Batches are taken under one of them at a time, one that is often used, until none of a
+/// batch is left or it was not used during a fifth of a second. Requests under the others are asked
+/// about as without leases.
+///
+/// # Changes by hand
+///
+/// [`reset`](crate::Limiter::reset) and [`credit`](crate::Limiter::credit) discard what this
+/// process holds. Other processes hand out what they hold until its maximum age: until then a
+/// subject can get more than its limit, by as much as was forgotten or credited. When rules are
+/// replaced, a batch of the old limit is not used for the new one, and is given back like one that
+/// nobody asks for any more.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_throttle::{Limit, Policy, QuotaLease, SECOND};
+///
+/// // Twenty processes, none of which is to hold more than 2 %.
+/// let lease = QuotaLease::new().share(0.02).max_age(Duration::from_millis(500));
+/// let everybody = Policy::new("everybody", Limit::gcra(100_000, SECOND)).quota_lease(lease);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[must_use]
+pub struct QuotaLease {
+    share: f64,
+    max_age: Duration,
+}
+
+impl QuotaLease {
+    /// A lease of at most a tenth of what the limit ever has at once, for at most a second.
+    pub const fn new() -> Self {
+        Self {
+            share: 0.1,
+            max_age: Duration::from_secs(1),
+        }
+    }
+
+    /// Sets the most that a process holds at a time, as a part of the limit, its burst or its
+    /// capacity: above 0, at most 1, by default a tenth. Rounded down, but at least 1.
+    pub const fn share(mut self, share: f64) -> Self {
+        self.share = share;
+        self
+    }
+
+    /// Sets how long permits may be handed out after they were taken: 10 ms to 60 s, by default a
+    /// second.
+    pub const fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = age;
+        self
+    }
+
+    /// Itself, if it makes sense.
+    pub(crate) fn sound(self) -> Result<Self, ConfigError> {
+        if !(self.share > 0.0 && self.share <= 1.0) {
+            return Err(ConfigError::out_of_range(
+                "quota_lease.share",
+                self.share,
+                "a share of the limit, above 0 and at most 1",
+            ));
+        }
+        if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.max_age) {
+            return Err(ConfigError::out_of_range(
+                "quota_lease.max_age",
+                format_args!("{:?}", self.max_age),
+                "10 ms to 60 s",
+            ));
+        }
+        Ok(self)
+    }
+
+    /// The most permits of this limit to hold.
+    pub(super) fn most_permits(&self, algorithm: &Algorithm) -> u32 {
+        algorithm.share_of_capacity(self.share)
+    }
+
+    pub(super) fn most_age(&self) -> Micros {
+        self.max_age.into()
+    }
+
+    /// How long a batch should last.
+    pub(super) fn horizon(&self) -> Micros {
+        const LONGEST: u64 = 100_000;
+        Micros::new((self.most_age().get() / 2).min(LONGEST))
+    }
+}
+
+/// The numbers in words: `at most 10 % for 1 s`.
+impl fmt::Display for QuotaLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // 0.07 is 7 %, not the 7.000000000000001 % that the product is.
+        let percent = (self.share * 1e8).round() / 1e6;
+        write!(f, "at most {percent} % for {}", Words(self.max_age))
+    }
+}
+
+impl Default for QuotaLease {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_debug_output_names_every_number() {
+        let half_a_second = Duration::from_millis(500);
+        for (lease, words) in [
+            (QuotaLease::new(), "at most 10 % for 1 s"),
+            (QuotaLease::new().share(0.07), "at most 7 % for 1 s"),
+            (
+                QuotaLease::new().share(0.000_5).max_age(half_a_second),
+                "at most 0.05 % for 500 ms",
+            ),
+        ] {
+            assert_eq!(lease.to_string(), words);
         }
     }
 }

@@ -2,12 +2,11 @@
 
 use smallvec::SmallVec;
 
-use super::lease::QuotaLease;
 use super::planner::{Arrival, Refill, Supply};
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Receipt};
-use crate::store::Check;
 use crate::store::owned::OwnedCheck;
+use crate::store::{Check, QuotaLease};
 use crate::time::Micros;
 
 pub(super) struct Account {

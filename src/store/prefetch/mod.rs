@@ -9,19 +9,16 @@ use tokio::runtime::Handle;
 
 use self::account::{Account, Spent};
 use self::pool::{Change, Shared, is_change};
-use super::{Answer, Check, GivenBack, Recovered, Store, UnderWay};
+use super::{Answer, Check, GivenBack, QuotaLease, Recovered, Store, UnderWay};
 use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions};
 use crate::time::{Clock, SinceStart};
 
 mod account;
-mod lease;
 mod planner;
 mod pool;
 mod refill;
 mod table;
-
-pub use self::lease::QuotaLease;
 
 /// Answers from batches where they suffice, and hands everything else on.
 pub(crate) struct Leased<S: Store>(Arc<Shared<S>>);

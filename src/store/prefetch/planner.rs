@@ -1,8 +1,8 @@
 //! `Supply`: when to ask for the next batch of a subject, and for how many permits.
 
-use super::lease::QuotaLease;
 use crate::algorithm::Algorithm;
 use crate::decision::Decision;
+use crate::store::QuotaLease;
 use crate::store::claim::{Claim, Number};
 use crate::time::Micros;
 
