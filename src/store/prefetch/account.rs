@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::planner::{Arrival, Refill, Supply};
+use super::planner::{Arrival, Refill, RefillPlanner};
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Receipt};
 use crate::store::owned::OwnedCheck;
@@ -13,7 +13,7 @@ pub(super) struct Account {
     pub(super) key: u128,
     /// The check by which permits are taken and given back.
     check: OwnedCheck,
-    supply: Supply,
+    planner: RefillPlanner,
     /// The older batch is handed out first.
     batches: SmallVec<[Batch; 2]>,
     last_asked: Micros,
@@ -47,7 +47,7 @@ impl Account {
         Self {
             key,
             check: OwnedCheck::of(check),
-            supply: Supply::new(lease),
+            planner: RefillPlanner::new(lease),
             batches: SmallVec::new(),
             last_asked: Micros::ZERO,
             is_changing,
@@ -60,7 +60,7 @@ impl Account {
 
     /// Whether permits are held or in flight.
     pub(super) fn is_in_use(&self) -> bool {
-        !self.batches.is_empty() || self.supply.is_awaited()
+        !self.batches.is_empty() || self.planner.has_in_flight()
     }
 
     /// Whether the permits held are of this check's limit, quota lease and group.
@@ -94,12 +94,12 @@ impl Account {
             }
             returned.extend(self.give_back_batches());
             *self = Self {
-                supply: self.supply.anew(lease),
+                planner: self.planner.restarted(lease),
                 ..Self::open(self.key, check, lease, self.is_changing)
             };
         }
         self.last_asked = now;
-        self.supply.note(&self.check.algorithm, cost, now);
+        self.planner.record_demand(&self.check.algorithm, cost, now);
         let is_enough = self.held() >= cost;
         if is_enough {
             self.hand_out(cost);
@@ -130,25 +130,25 @@ impl Account {
     pub(super) fn clear(&mut self, unspent: Unspent) -> Returned {
         match unspent {
             Unspent::Forget => {
-                self.supply.forget();
+                self.planner.forget();
                 self.batches.clear();
                 Returned::new()
             }
             Unspent::GiveBack => {
-                self.supply.wants_none();
+                self.planner.want_none();
                 self.give_back_batches()
             }
         }
     }
 
     fn is_idle(&self, now: Micros) -> bool {
-        let idle = self.supply.lease().horizon().get() * 2;
+        let idle = self.planner.lease().horizon().get() * 2;
         now.saturating_sub(self.last_asked).get() >= idle
     }
 
     /// Gives back permits that are too old, or all of them if nobody asks for them any more.
     pub(super) fn tidy(&mut self, now: Micros) -> Returned {
-        self.supply.tidy(now);
+        self.planner.tidy(now);
         if self.is_idle(now) {
             self.expire_old(now)
                 .into_iter()
@@ -169,7 +169,7 @@ impl Account {
     }
 
     pub(super) fn wants(&self, refill: &Refill) -> bool {
-        self.supply.wants(refill)
+        self.planner.wants(refill)
     }
 
     /// A batch has arrived. Returns what becomes of it.
@@ -181,9 +181,9 @@ impl Account {
         now: Micros,
     ) -> Arrival {
         let algorithm = &self.check.algorithm;
-        let arrival = self.supply.arrived(refill, algorithm, decision, sent, now);
+        let arrival = self.planner.arrived(refill, algorithm, decision, sent, now);
         if matches!(arrival, Arrival::Wanted) && decision.is_allowed() {
-            let age = self.supply.lease().most_age();
+            let age = self.planner.lease().most_age();
             let batch = Batch::new(refill.permits, *decision, sent, age);
             self.batches.push(batch);
         }
@@ -192,7 +192,7 @@ impl Account {
 
     /// The batch did not arrive, for an unknown reason.
     pub(super) fn missed(&mut self, refill: &Refill, now: Micros) {
-        self.supply.missed(refill, now);
+        self.planner.missed(refill, now);
     }
 
     /// Brings the batches up to date. Returns what is to be given back because its age is reached.
@@ -232,8 +232,8 @@ impl Account {
             return None;
         }
         let until = now.saturating_add(patience);
-        self.supply
-            .refill(&self.check.algorithm, held, cost, now, until)
+        self.planner
+            .plan(&self.check.algorithm, held, cost, now, until)
     }
 }
 
