@@ -39,7 +39,7 @@ pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub use failover::{FailureMode, Outage};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
 pub use policy_id::{PolicyId, QuotaLease};
-pub(crate) use prefetch::Leased;
+pub(crate) use prefetch::Prefetching;
 #[cfg(feature = "config")]
 pub(crate) use redis::{DEFAULT_PREFIX, Logins};
 #[cfg(feature = "redis")]

@@ -21,7 +21,7 @@ use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
 use crate::policy::Policy;
 use crate::request::RequestMatcher;
-use crate::store::{DEFAULT_TIMEOUT, Failover, FailureMode, Leased, Store, UnderWay};
+use crate::store::{DEFAULT_TIMEOUT, Failover, FailureMode, Prefetching, Store, UnderWay};
 
 /// Builds a [`Limiter`] with settings other than the defaults.
 #[must_use]
@@ -159,7 +159,11 @@ impl<S: Store> LimiterBuilder<S> {
         }
         let observers = Observers::new(self.observers);
         let under_way = UnderWay::default();
-        let leased = Arc::new(Leased::new(self.store, self.timeout, under_way.clone()));
+        let leased = Arc::new(Prefetching::new(
+            self.store,
+            self.timeout,
+            under_way.clone(),
+        ));
         let rules = Arc::new(RulesInForce::new(
             self.rules,
             self.timeout,

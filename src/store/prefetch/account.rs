@@ -1,4 +1,5 @@
-//! `Account`: the permits of one subject that this process holds.
+//! `Account`: the permits of one subject that this process holds. No permit is handed out twice, or
+//! after it has come back in the store, whatever the planner of its batches does.
 
 use smallvec::SmallVec;
 
@@ -14,43 +15,40 @@ pub(super) struct Account {
     /// The check by which permits are taken and given back.
     check: OwnedCheck,
     planner: RefillPlanner,
-    /// The older batch is handed out first.
-    batches: SmallVec<[Batch; 2]>,
+    /// The older ones are handed out first.
+    batches: SmallVec<[PrefetchedPermits; 2]>,
     last_asked: Micros,
-    /// Whether a reset or a credit is in flight.
-    pub(super) is_changing: bool,
 }
 
 /// How an account lets go of what it holds.
 #[derive(Clone, Copy)]
-pub(super) enum Unspent {
+pub(super) enum Leftover {
     /// The store forgets what the permits were taken from, so nothing is given back.
     Forget,
     GiveBack,
 }
 
 /// The outcome of a question.
-pub(super) struct Spent {
+pub(super) struct Acquired {
     /// The decision, if enough permits were held.
     pub(super) decision: Option<Decision>,
     /// The permits still held.
     pub(super) held: u32,
     pub(super) refill: Option<Refill>,
-    pub(super) returned: Returned,
+    pub(super) refunds: Refunds,
 }
 
 /// What an account gives back, in this order.
-pub(super) type Returned = SmallVec<[OwnedCheck; 2]>;
+pub(super) type Refunds = SmallVec<[OwnedCheck; 2]>;
 
 impl Account {
-    pub(super) fn open(key: u128, check: &Check<'_>, lease: QuotaLease, is_changing: bool) -> Self {
+    pub(super) fn open(key: u128, check: &Check<'_>, lease: QuotaLease) -> Self {
         Self {
             key,
             check: OwnedCheck::of(check),
             planner: RefillPlanner::new(lease),
             batches: SmallVec::new(),
             last_asked: Micros::ZERO,
-            is_changing,
         }
     }
 
@@ -71,46 +69,53 @@ impl Account {
             && own.policy.group() == check.policy.group()
     }
 
-    /// Hands out permits if there are enough. A batch it asks for is awaited for `patience`.
-    pub(super) fn spend(
+    /// Hands out permits if there are enough. A batch may be asked for and is then awaited until
+    /// `refill_until`, if that is given.
+    pub(super) fn acquire(
         &mut self,
         check: &Check<'_>,
         lease: QuotaLease,
         now: Micros,
-        patience: Micros,
-    ) -> Spent {
+        refill_until: Option<Micros>,
+    ) -> Acquired {
         let cost = check.action.takes();
-        let mut returned = self.expire_old(now);
+        let mut refunds = self.expire_old(now);
         if !self.is_of(check) {
             // A subject can have several limits at a time. If every switch between them closed the
             // account, its permits would be lost whenever others have taken permits since.
             if self.is_in_use() && !self.is_idle(now) {
-                return Spent {
+                return Acquired {
                     decision: None,
                     held: 0,
                     refill: None,
-                    returned,
+                    refunds,
                 };
             }
-            returned.extend(self.give_back_batches());
+            refunds.extend(self.give_back_batches());
             *self = Self {
                 planner: self.planner.restarted(lease),
-                ..Self::open(self.key, check, lease, self.is_changing)
+                ..Self::open(self.key, check, lease)
             };
         }
         self.last_asked = now;
-        self.planner.record_demand(&self.check.algorithm, cost, now);
         let is_enough = self.held() >= cost;
         if is_enough {
             self.hand_out(cost);
         }
         let held = self.held();
+        let algorithm = &self.check.algorithm;
+        self.planner.record_demand(algorithm, cost, now);
         let newest = self.batches.last().filter(|_| is_enough);
-        Spent {
-            decision: newest.map(|batch| batch.decision(&self.check.algorithm, held, now)),
+        let decision = newest.map(|batch| batch.decision(algorithm, held, now));
+        let has_room = self.batches.len() < self.batches.inline_size();
+        let refill = refill_until
+            .filter(|_| has_room)
+            .and_then(|until| self.planner.plan(algorithm, held, cost, now, until));
+        Acquired {
+            decision,
             held,
-            refill: self.refill(held, cost, now, patience),
-            returned,
+            refill,
+            refunds,
         }
     }
 
@@ -123,18 +128,18 @@ impl Account {
             batch.lapse(&self.check.algorithm, now);
         }
         let good = self.batches.iter().filter(|batch| !batch.has_ended(now));
-        good.map(Batch::left).sum()
+        good.map(|batch| batch.left).sum()
     }
 
     /// Lets go of all permits, held or in flight. Returns what is to be given back.
-    pub(super) fn clear(&mut self, unspent: Unspent) -> Returned {
-        match unspent {
-            Unspent::Forget => {
+    pub(super) fn clear(&mut self, leftover: Leftover) -> Refunds {
+        match leftover {
+            Leftover::Forget => {
                 self.planner.forget();
                 self.batches.clear();
-                Returned::new()
+                Refunds::new()
             }
-            Unspent::GiveBack => {
+            Leftover::GiveBack => {
                 self.planner.want_none();
                 self.give_back_batches()
             }
@@ -147,20 +152,17 @@ impl Account {
     }
 
     /// Gives back permits that are too old, or all of them if nobody asks for them any more.
-    pub(super) fn tidy(&mut self, now: Micros) -> Returned {
+    pub(super) fn tidy(&mut self, now: Micros) -> Refunds {
         self.planner.tidy(now);
+        let mut refunds = self.expire_old(now);
         if self.is_idle(now) {
-            self.expire_old(now)
-                .into_iter()
-                .chain(self.give_back_batches())
-                .collect()
-        } else {
-            self.expire_old(now)
+            refunds.extend(self.give_back_batches());
         }
+        refunds
     }
 
     /// Gives back everything that is left.
-    pub(super) fn give_back_batches(&mut self) -> Returned {
+    fn give_back_batches(&mut self) -> Refunds {
         // The newest first: nothing was taken after it, unless others have taken something.
         let batches = std::mem::take(&mut self.batches).into_iter().rev();
         batches
@@ -184,7 +186,7 @@ impl Account {
         let arrival = self.planner.arrived(refill, algorithm, decision, sent, now);
         if matches!(arrival, Arrival::Wanted) && decision.is_allowed() {
             let age = self.planner.lease().most_age();
-            let batch = Batch::new(refill.permits, *decision, sent, age);
+            let batch = PrefetchedPermits::new(refill.permits, *decision, sent, age);
             self.batches.push(batch);
         }
         arrival
@@ -196,26 +198,26 @@ impl Account {
     }
 
     /// Brings the batches up to date. Returns what is to be given back because its age is reached.
-    fn expire_old(&mut self, now: Micros) -> Returned {
+    fn expire_old(&mut self, now: Micros) -> Refunds {
         for batch in &mut self.batches {
             batch.lapse(&self.check.algorithm, now);
         }
-        let mut returned = Returned::new();
+        let mut refunds = Refunds::new();
         while let Some(oldest) = self.batches.first()
-            && (oldest.has_ended(now) || oldest.left() == 0)
+            && (oldest.has_ended(now) || oldest.left == 0)
         {
             let oldest = self.batches.remove(0);
-            returned.extend(self.given_back(&oldest));
+            refunds.extend(self.given_back(&oldest));
         }
-        returned
+        refunds
     }
 
-    fn given_back(&self, batch: &Batch) -> Option<OwnedCheck> {
+    fn given_back(&self, batch: &PrefetchedPermits) -> Option<OwnedCheck> {
         Some(self.check.with_action(batch.give_back()?))
     }
 
     fn held(&self) -> u32 {
-        self.batches.iter().map(Batch::left).sum()
+        self.batches.iter().map(|batch| batch.left).sum()
     }
 
     fn hand_out(&mut self, permits: u32) {
@@ -224,20 +226,10 @@ impl Account {
             missing = batch.hand_out(missing);
         }
     }
-
-    /// The batch to ask for now, if any.
-    fn refill(&mut self, held: u32, cost: u32, now: Micros, patience: Micros) -> Option<Refill> {
-        let is_full = self.batches.len() == self.batches.inline_size();
-        if is_full || self.is_changing {
-            return None;
-        }
-        let until = now.saturating_add(patience);
-        self.planner
-            .plan(&self.check.algorithm, held, cost, now, until)
-    }
 }
 
-pub(super) struct Batch {
+/// Permits that were taken in one round trip and are handed out one by one.
+struct PrefetchedPermits {
     left: u32,
     /// The store's decision that took them.
     decision: Decision,
@@ -247,8 +239,8 @@ pub(super) struct Batch {
     ends: Micros,
 }
 
-impl Batch {
-    pub(super) fn new(permits: u32, decision: Decision, sent: Micros, age: Micros) -> Self {
+impl PrefetchedPermits {
+    fn new(permits: u32, decision: Decision, sent: Micros, age: Micros) -> Self {
         Self {
             left: permits,
             decision,
@@ -257,11 +249,7 @@ impl Batch {
         }
     }
 
-    pub(super) fn left(&self) -> u32 {
-        self.left
-    }
-
-    pub(super) fn has_ended(&self, now: Micros) -> bool {
+    fn has_ended(&self, now: Micros) -> bool {
         now >= self.ends
     }
 
@@ -270,21 +258,21 @@ impl Batch {
     ///
     /// Call this before handing out any permits: permits handed out afterwards are then none of
     /// those that have come back.
-    pub(super) fn lapse(&mut self, algorithm: &Algorithm, now: Micros) {
+    fn lapse(&mut self, algorithm: &Algorithm, now: Micros) {
         let elapsed = now.saturating_sub(self.sent);
         let not_back = algorithm.permits_left_after(&self.decision, elapsed);
         self.left = self.left.min(not_back);
     }
 
     /// Hands out as many of these permits as there are. Returns how many are missing.
-    pub(super) fn hand_out(&mut self, permits: u32) -> u32 {
+    fn hand_out(&mut self, permits: u32) -> u32 {
         let handed_out = permits.min(self.left);
         self.left -= handed_out;
         permits - handed_out
     }
 
     /// The decision on a request served from the batch, with this many permits still held.
-    pub(super) fn decision(&self, algorithm: &Algorithm, held: u32, now: Micros) -> Decision {
+    fn decision(&self, algorithm: &Algorithm, held: u32, now: Micros) -> Decision {
         let elapsed = now.saturating_sub(self.sent);
         Decision {
             reset_after: self.decision.reset_after.saturating_sub(elapsed),
@@ -297,7 +285,7 @@ impl Batch {
     }
 
     /// The action that gives back what is left.
-    pub(super) fn give_back(&self) -> Option<Action> {
+    fn give_back(&self) -> Option<Action> {
         // Not a refund: it would give permits back even if others have taken some since. Those
         // others were told a later time than would then be true, and would hand out their permits
         // together with the next taker.

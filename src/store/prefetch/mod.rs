@@ -1,5 +1,5 @@
-//! Quota leases: the permits of a subject that is asked for often are taken in batches and handed
-//! out from memory. A `Store` around a store that takes round trips.
+//! Prefetch: the permits of a subject that is asked for often are taken in batches and handed out
+//! from memory. A `Store` around a store that takes round trips.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use self::account::{Account, Spent};
-use self::pool::{Change, Shared, is_change};
+use self::account::Acquired;
+use self::pool::{Pool, ResetGuard, is_reset};
 use super::{Answer, Check, GivenBack, QuotaLease, Recovered, Store, UnderWay};
 use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions};
@@ -21,16 +21,16 @@ mod refill;
 mod table;
 
 /// Answers from batches where they suffice, and hands everything else on.
-pub(crate) struct Leased<S: Store>(Arc<Shared<S>>);
+pub(crate) struct Prefetching<S: Store>(Arc<Pool<S>>);
 
-impl<S: Store> Leased<S> {
-    /// Puts quota leases around a store. A batch that takes longer than `deadline` is abandoned.
-    pub(crate) fn new(inner: S, deadline: Duration, under_way: UnderWay) -> Self {
-        Self::with_clock(inner, deadline, under_way, SinceStart::new())
+impl<S: Store> Prefetching<S> {
+    /// Prefetches from a store. A batch that takes longer than `deadline` is abandoned.
+    pub(crate) fn new(inner: S, deadline: Duration, in_flight: UnderWay) -> Self {
+        Self::with_clock(inner, deadline, in_flight, SinceStart::new())
     }
 
-    fn with_clock(inner: S, deadline: Duration, under_way: UnderWay, clock: impl Clock) -> Self {
-        Self(Shared::new(inner, deadline, under_way, clock))
+    fn with_clock(inner: S, deadline: Duration, in_flight: UnderWay, clock: impl Clock) -> Self {
+        Self(Pool::new(inner, deadline, in_flight, clock))
     }
 
     /// Gives back all permits held in advance, and those in flight when they arrive. Later requests
@@ -39,93 +39,100 @@ impl<S: Store> Leased<S> {
         self.0.give_back_held();
     }
 
-    // Out of line: policies without leases never need it.
+    // Out of line: policies without prefetch never need it.
     #[inline(never)]
-    fn ask_leased(&self, checks: &[Check<'_>]) -> Answer {
-        match checks {
-            [check] if is_for_batch(check) => match check.policy.quota_lease() {
-                Some(lease) => self.take(check, lease),
-                None => self.0.inner.ask(checks),
-            },
-            checks => self.hand_on(checks),
+    fn ask_prefetching(&self, checks: &[Check<'_>]) -> Answer {
+        if let [check] = checks
+            && let Some(lease) = check.policy.quota_lease()
+            && is_for_batch(check)
+        {
+            return self.acquire(check, lease);
         }
+        self.forward(checks)
     }
 
-    fn take(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
-        let shared = &self.0;
-        let (key, now) = (check.policy_fingerprint(), shared.clock.now());
-        let open = |is_changing| Account::open(key, check, lease, is_changing);
-        let spend = |account: &mut Account| account.spend(check, lease, now, shared.patience);
-        let Some(Spent {
+    fn acquire(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
+        let pool = &self.0;
+        let (key, now) = (check.policy_fingerprint(), pool.clock.now());
+        let mut entry = pool.table.entry(key);
+        let refill_until = (!entry.is_being_reset()).then(|| now.saturating_add(pool.patience));
+        let acquired = entry
+            .account_or_open(check, lease)
+            .map(|account| account.acquire(check, lease, now, refill_until));
+        drop(entry);
+        let Some(Acquired {
             decision,
             held,
             refill,
-            returned,
-        }) = shared.table.find_or_open(key, open, spend)
+            refunds,
+        }) = acquired
         else {
-            return shared.inner.ask(&[*check]);
+            return pool.inner.ask(&[*check]);
         };
         let (answer, takes_trips) = match decision {
             Some(decision) => (Answer::Ready(Ok(decision.into())), true),
             None => {
-                let answer = shared.inner.ask(&[*check]);
+                let answer = pool.inner.ask(&[*check]);
                 let takes_trips = matches!(answer, Answer::Pending(_));
                 (with_held(answer, held, check), takes_trips)
             }
         };
-        if !returned.is_empty() {
-            shared.give_back(returned);
+        if !refunds.is_empty() {
+            pool.give_back(refunds);
         }
         match refill {
-            Some(refill) if takes_trips => Shared::refill(shared, check, refill),
+            Some(refill) if takes_trips => Pool::refill(pool, check, refill),
             // The store answered at once: it either needs no batches, or is known to deny the
             // subject. Each batch taken and given back would lose its permits if somebody else
             // takes some in between.
-            Some(refill) => shared.missed(key, &refill),
+            Some(refill) => pool.missed(key, &refill),
             None => {}
         }
         answer
     }
 
-    fn hand_on(&self, checks: &[Check<'_>]) -> Answer {
-        let shared = &self.0;
-        let mut returned = Vec::new();
-        let begin = |check| Change::begin(shared, check, &mut returned);
-        let changes: SmallVec<[Change<S>; 1]> = checks.iter().filter_map(begin).collect();
+    fn forward(&self, checks: &[Check<'_>]) -> Answer {
+        let pool = &self.0;
+        let mut refunds = Vec::new();
+        let resets: SmallVec<[ResetGuard<S>; 1]> = checks
+            .iter()
+            .filter_map(|check| ResetGuard::begin(pool, check, &mut refunds))
+            .collect();
         let checks: SmallVec<[Check<'_>; 4]> = checks.iter().map(without_refund).collect();
-        let answer = if returned.is_empty() {
-            shared.inner.ask(&checks)
+        let answer = if refunds.is_empty() {
+            pool.inner.ask(&checks)
         } else {
-            Answer::Pending(Shared::ask_after(shared, returned, &checks))
+            Answer::Pending(Pool::ask_after(pool, refunds, &checks))
         };
         match (answer, &checks[..]) {
-            (Answer::Pending(answer), _) if !changes.is_empty() => {
+            (Answer::Pending(answer), _) if !resets.is_empty() => {
                 Answer::Pending(Box::pin(async move {
                     let answer = answer.await;
-                    drop(changes);
+                    drop(resets);
                     answer
                 }))
             }
             (answer, [check]) if leaves_what_is_held(check) => {
-                let now = shared.clock.now();
-                let held = shared.table.find(check.policy_fingerprint(), |account| {
-                    account.look(check, now)
-                });
-                with_held(answer, held.unwrap_or(0), check)
+                let now = pool.clock.now();
+                let mut entry = pool.table.entry(check.policy_fingerprint());
+                let held = entry
+                    .account()
+                    .map_or(0, |account| account.look(check, now));
+                with_held(answer, held, check)
             }
             (answer, _) => answer,
         }
     }
 }
 
-impl<S: Store> Store for Leased<S> {
+impl<S: Store> Store for Prefetching<S> {
     #[inline]
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         if checks
             .iter()
-            .any(|check| has_quota_lease(check) || is_change(check))
+            .any(|check| has_quota_lease(check) || is_reset(check))
         {
-            return self.ask_leased(checks);
+            return self.ask_prefetching(checks);
         }
         self.0.inner.ask(checks)
     }
@@ -171,8 +178,8 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         && check.algorithm.can_be_late()
 }
 
-/// The same check, without a refund of what was taken under a quota lease. `Batch::give_back` has
-/// the reason.
+/// The same check, without a refund of what was taken under a quota lease. `PrefetchedPermits::give_back`
+/// has the reason.
 fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     let action = match check.action {
         Action::Refund { permits, receipt } | Action::Withdraw { permits, receipt }

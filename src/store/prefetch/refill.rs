@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
-use super::account::{Account, Returned};
+use super::account::Refunds;
 use super::planner::{Arrival, Refill};
-use super::pool::Shared;
+use super::pool::Pool;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
@@ -15,37 +15,37 @@ use crate::store::owned::OwnedCheck;
 use crate::store::{Answer, Check, OnItsWay, Store};
 use crate::time::Micros;
 
-impl<S: Store> Shared<S> {
+impl<S: Store> Pool<S> {
     /// Asks for a batch.
     pub(super) fn refill(this: &Arc<Self>, check: &Check<'_>, refill: Refill) {
         let check = Check {
             action: Action::take(refill.permits),
             ..*check
         };
-        let mut batch = BatchInFlight {
+        let mut batch = RefillInFlight {
             key: check.policy_fingerprint(),
             check: OwnedCheck::of(&check),
             refill,
             sent: this.clock.now(),
-            shared: Arc::clone(this),
-            on_its_way: this.under_way.begin(),
+            pool: Arc::clone(this),
+            in_flight: this.in_flight.begin(),
         };
         match this.inner.ask(&[check]) {
             Answer::Ready(answer) => {
-                batch.on_its_way.arrived();
+                batch.in_flight.arrived();
                 batch.unneeded(&answer);
             }
             Answer::Pending(answer) => {
                 // Without a runtime there are no batches.
                 let Ok(runtime) = Handle::try_current() else {
-                    return batch.on_its_way.arrived();
+                    return batch.in_flight.arrived();
                 };
                 runtime.spawn(async move {
-                    // A change that has begun since would reach the store first.
+                    // A reset that has begun since would reach the store first.
                     if !batch.is_wanted() {
-                        return batch.on_its_way.arrived();
+                        return batch.in_flight.arrived();
                     }
-                    let answer = within(batch.shared.deadline, answer).await;
+                    let answer = within(batch.pool.deadline, answer).await;
                     if let Some(answer) = answer {
                         batch.arrived(&answer);
                     }
@@ -57,37 +57,40 @@ impl<S: Store> Shared<S> {
     /// Stops waiting for this batch.
     pub(super) fn missed(&self, key: u128, refill: &Refill) {
         let now = self.clock.now();
-        let missed = |account: &mut Account| account.missed(refill, now);
-        self.table.find(key, missed);
+        if let Some(account) = self.table.entry(key).account() {
+            account.missed(refill, now);
+        }
     }
 }
 
 /// A batch in flight. Dropping it stops waiting for the batch.
-struct BatchInFlight<S: Store> {
+struct RefillInFlight<S: Store> {
     key: u128,
     check: OwnedCheck,
     refill: Refill,
     sent: Micros,
-    shared: Arc<Shared<S>>,
+    pool: Arc<Pool<S>>,
     /// Held until giving back this batch has begun, where it is given back.
-    on_its_way: OnItsWay,
+    in_flight: OnItsWay,
 }
 
-impl<S: Store> BatchInFlight<S> {
+impl<S: Store> RefillInFlight<S> {
     fn is_wanted(&self) -> bool {
-        let wants = |account: &mut Account| account.wants(&self.refill);
-        self.shared.table.find(self.key, wants).unwrap_or(false)
+        let mut entry = self.pool.table.entry(self.key);
+        entry
+            .account()
+            .is_some_and(|account| account.wants(&self.refill))
     }
 
     fn arrived(&mut self, answer: &Result<Decisions, StoreError>) {
         if !matches!(answer, Err(error) if error.kind().may_have_counted()) {
-            self.on_its_way.arrived();
+            self.in_flight.arrived();
         }
         if let Ok(decisions) = answer
             && let [decision] = **decisions
         {
             self.deposit(&decision);
-            Shared::look_after(&self.shared);
+            Pool::maintain(&self.pool);
         }
     }
 
@@ -103,12 +106,14 @@ impl<S: Store> BatchInFlight<S> {
     }
 
     fn deposit(&self, decision: &Decision) {
-        let now = self.shared.clock.now();
-        let deposit =
-            |account: &mut Account| account.deposit(&self.refill, decision, self.sent, now);
+        let now = self.pool.clock.now();
+        let mut entry = self.pool.table.entry(self.key);
         // If the table has dropped the account, the batch counts as forgotten, too.
-        let arrival = self.shared.table.find(self.key, deposit);
-        let is_to_go_back = match arrival.unwrap_or(Arrival::Forgotten) {
+        let arrival = entry.account().map_or(Arrival::Forgotten, |account| {
+            account.deposit(&self.refill, decision, self.sent, now)
+        });
+        drop(entry);
+        let is_to_go_back = match arrival {
             Arrival::Wanted => false,
             Arrival::Unwanted => true,
             // The store may have taken the batch before a reset, or after a reset that overtook it.
@@ -121,18 +126,17 @@ impl<S: Store> BatchInFlight<S> {
 
     /// By the check that took it: the subject's account may use another one by now.
     fn give_back(&self, decision: &Decision) {
-        let back = Action::Cancel {
+        let refund = self.check.with_action(Action::Cancel {
             permits: self.refill.permits,
             receipt: decision.receipt,
-        };
-        let back = self.check.with_action(back);
-        self.shared.give_back(Returned::from_iter([back]));
+        });
+        self.pool.give_back(Refunds::from_iter([refund]));
     }
 }
 
-impl<S: Store> Drop for BatchInFlight<S> {
+impl<S: Store> Drop for RefillInFlight<S> {
     /// Does nothing if the batch has arrived.
     fn drop(&mut self) {
-        self.shared.missed(self.key, &self.refill);
+        self.pool.missed(self.key, &self.refill);
     }
 }

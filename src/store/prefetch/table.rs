@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::account::Account;
 use crate::store::scatter::Scatter;
+use crate::store::{Check, QuotaLease};
 
 const SHARDS: usize = 64;
 const SETS: usize = 16;
@@ -24,16 +25,24 @@ pub(super) struct Table {
 /// On cache lines of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Shard(Mutex<Kept>);
+struct Shard(Mutex<Accounts>);
 
+/// The accounts of a shard.
 #[derive(Default)]
-struct Kept {
-    /// `None` until there is an account.
+pub(super) struct Accounts {
+    /// Empty until there is an account.
     sets: Box<[Set]>,
-    changing: Changing,
+    resets: ResetsInFlight,
 }
 
 type Set = [Option<Account>; WAYS];
+
+/// What the table has of a key. Its shard is locked meanwhile, so no store is to be asked.
+pub(super) struct Entry<'a> {
+    accounts: MutexGuard<'a, Accounts>,
+    set: usize,
+    key: u128,
+}
 
 impl Table {
     pub(super) fn new() -> Self {
@@ -43,76 +52,18 @@ impl Table {
         }
     }
 
-    /// Applies `work` to the account of a key, if there is one.
-    pub(super) fn find<T>(&self, key: u128, work: impl FnOnce(&mut Account) -> T) -> Option<T> {
-        let (mut kept, set) = self.lock(key);
-        kept.find(set, key).map(work)
-    }
-
-    /// Applies `work` to the account of a key. Opens one if there is none and a place in its set is
-    /// not in use. `open` is told whether a change of the key is in flight.
-    pub(super) fn find_or_open<T>(
-        &self,
-        key: u128,
-        open: impl FnOnce(bool) -> Account,
-        work: impl FnOnce(&mut Account) -> T,
-    ) -> Option<T> {
-        let (mut kept, set) = self.lock(key);
-        let Kept { sets, changing } = &mut *kept;
-        if sets.is_empty() {
-            *sets = iter::repeat_with(|| [const { None }; WAYS])
-                .take(SETS)
-                .collect();
-        }
-        let set = sets.get_mut(set)?;
-        let is_own = |way: &Option<Account>| way.as_ref().is_some_and(|own| own.key == key);
-        let way = match set.iter().position(is_own) {
-            Some(way) => way,
-            None => {
-                let way = least_used(set)?;
-                set[way] = Some(open(changing.has(key)));
-                way
-            }
-        };
-        set[way].as_mut().map(work)
-    }
-
-    /// Applies `work` to the account of a key, if there is one. Until the change ends, nothing is
-    /// taken in advance of this key.
-    pub(super) fn begin_change<T>(
-        &self,
-        key: u128,
-        work: impl FnOnce(&mut Account) -> T,
-    ) -> Option<T> {
-        let (mut kept, set) = self.lock(key);
-        kept.changing.begin(key);
-        let account = kept.find(set, key)?;
-        account.is_changing = true;
-        Some(work(account))
-    }
-
-    /// Ends a change.
-    pub(super) fn end_change(&self, key: u128) {
-        let (mut kept, set) = self.lock(key);
-        if kept.changing.end(key)
-            && let Some(account) = kept.find(set, key)
-        {
-            account.is_changing = false;
-        }
-    }
-
-    /// Applies `work` to each account.
-    pub(super) fn each(&self, mut work: impl FnMut(&mut Account)) {
-        for shard in &self.shards {
-            let mut kept = shard.lock();
-            kept.sets.iter_mut().flatten().flatten().for_each(&mut work);
-        }
-    }
-
-    /// A key's shard, locked, and the index of the key's set there.
-    fn lock(&self, key: u128) -> (MutexGuard<'_, Kept>, usize) {
+    pub(super) fn entry(&self, key: u128) -> Entry<'_> {
         let place = self.place(key);
-        (self.shards[place / SETS].lock(), place % SETS)
+        Entry {
+            accounts: self.shards[place / SETS].lock(),
+            set: place % SETS,
+            key,
+        }
+    }
+
+    /// The accounts of each shard, which is locked in its turn.
+    pub(super) fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Accounts>> {
+        self.shards.iter().map(Shard::lock)
     }
 
     /// The index of a key's set among those of all shards.
@@ -122,17 +73,61 @@ impl Table {
 }
 
 impl Shard {
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, Accounts> {
         // Every step under the lock leaves whole accounts behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    fn find(&mut self, set: usize, key: u128) -> Option<&mut Account> {
-        let set = self.sets.get_mut(set)?;
+impl Accounts {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Account> {
+        self.sets.iter_mut().flatten().flatten()
+    }
+}
+
+impl Entry<'_> {
+    pub(super) fn account(&mut self) -> Option<&mut Account> {
+        let set = self.accounts.sets.get_mut(self.set)?;
         let mut accounts = set.iter_mut().flatten();
-        accounts.find(|account| account.key == key)
+        accounts.find(|account| account.key == self.key)
+    }
+
+    /// The account of the key. Opens one if there is none and a place in its set is not in use.
+    pub(super) fn account_or_open(
+        &mut self,
+        check: &Check<'_>,
+        lease: QuotaLease,
+    ) -> Option<&mut Account> {
+        let sets = &mut self.accounts.sets;
+        if sets.is_empty() {
+            *sets = iter::repeat_with(|| [const { None }; WAYS])
+                .take(SETS)
+                .collect();
+        }
+        let set = sets.get_mut(self.set)?;
+        let is_own = |way: &Option<Account>| way.as_ref().is_some_and(|own| own.key == self.key);
+        let way = match set.iter().position(is_own) {
+            Some(way) => way,
+            None => {
+                let way = least_used(set)?;
+                set[way] = Some(Account::open(self.key, check, lease));
+                way
+            }
+        };
+        set[way].as_mut()
+    }
+
+    /// Until it ends, nothing is taken in advance of this key.
+    pub(super) fn begin_reset(&mut self) {
+        self.accounts.resets.begin(self.key);
+    }
+
+    pub(super) fn end_reset(&mut self) {
+        self.accounts.resets.end(self.key);
+    }
+
+    pub(super) fn is_being_reset(&self) -> bool {
+        self.accounts.resets.has(self.key)
     }
 }
 
@@ -146,34 +141,31 @@ fn least_used(set: &Set) -> Option<usize> {
     ranked.min().map(|(_, way)| way)
 }
 
-/// The subjects with resets or credits in flight. Kept apart from the accounts, since an account may be opened while a change is in flight. A
-/// subject that is only changed needs no account.
+/// The keys with resets or credits in flight. Kept apart from the accounts, since an account may be
+/// opened meanwhile, and a subject that is only reset needs none.
 #[derive(Default)]
-pub(super) struct Changing(HashMap<u128, usize>);
+struct ResetsInFlight(HashMap<u128, usize>);
 
-impl Changing {
-    pub(super) fn begin(&mut self, key: u128) {
+impl ResetsInFlight {
+    fn begin(&mut self, key: u128) {
         *self.0.entry(key).or_default() += 1;
     }
 
-    /// Ends a change. Returns whether it was the last one of its subject.
-    pub(super) fn end(&mut self, key: u128) -> bool {
-        let Some(on_their_way) = self.0.get_mut(&key) else {
-            return true;
+    fn end(&mut self, key: u128) {
+        let Some(in_flight) = self.0.get_mut(&key) else {
+            return;
         };
-        *on_their_way -= 1;
-        let is_last = *on_their_way == 0;
-        if is_last {
+        *in_flight -= 1;
+        if *in_flight == 0 {
             self.0.remove(&key);
             if self.0.is_empty() {
-                // Frees the memory after a large number of changes.
+                // Frees the memory after a large number of resets.
                 self.0.shrink_to_fit();
             }
         }
-        is_last
     }
 
-    pub(super) fn has(&self, key: u128) -> bool {
+    fn has(&self, key: u128) -> bool {
         self.0.contains_key(&key)
     }
 }

@@ -9,9 +9,8 @@ use super::{MILLISECOND, hot, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::decision::Receipt;
 use crate::limit::Limit;
-use crate::store::prefetch::account::Account;
 use crate::store::prefetch::table::Table;
-use crate::store::prefetch::{Leased, QuotaLease};
+use crate::store::prefetch::{Prefetching, QuotaLease};
 use crate::store::{Answer, Store};
 use crate::time::{HOUR, Micros};
 
@@ -87,7 +86,7 @@ async fn a_refund_is_a_cancel_under_a_lease_and_stays_one_without() {
 }
 
 /// Asks for a permit of each of many other subjects.
-async fn flood<S: Store>(process: &Leased<S>, subject: &Subject) {
+async fn flood<S: Store>(process: &Prefetching<S>, subject: &Subject) {
     for number in 1..20_000 {
         let other = subject.numbered(number);
         let _ = ask(process, &other, Action::take(1)).await.unwrap();
@@ -128,12 +127,11 @@ async fn a_new_subject_takes_the_place_of_the_one_asked_for_longest_ago() {
     let [first, second, third, fourth, newest] = [(); 5].map(|()| of_set.next().unwrap());
     let asked_in_turn = [first, second, third, fourth, second, first, newest];
     for (now, key) in (1..).zip(asked_in_turn) {
-        let open = |is_changing| Account::open(key, &check, lease, is_changing);
-        let spend = |account: &mut Account| {
-            let _ = account.spend(&check, lease, Micros::new(now), Micros::ZERO);
-        };
-        assert!(table.find_or_open(key, open, spend).is_some());
+        let mut entry = table.entry(key);
+        let account = entry.account_or_open(&check, lease).expect("a place");
+        let _ = account.acquire(&check, lease, Micros::new(now), None);
     }
-    let kept = [first, second, third, fourth, newest].map(|key| table.find(key, |_| ()).is_some());
+    let kept =
+        [first, second, third, fourth, newest].map(|key| table.entry(key).account().is_some());
     assert_eq!(kept, [true, true, false, true, true]);
 }

@@ -14,7 +14,7 @@ use super::{MILLISECOND, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::limit::Limit;
 use crate::store::Store;
-use crate::store::prefetch::{Leased, QuotaLease};
+use crate::store::prefetch::{Prefetching, QuotaLease};
 use crate::store::{Answer, PendingAnswer};
 use crate::time::{DAY, MINUTE};
 
@@ -25,7 +25,7 @@ const CREDIT: Action = Action::Credit {
 };
 
 /// A question that takes a round trip.
-fn begin<S: Store>(process: &Leased<S>, subject: &Subject, action: Action) -> PendingAnswer {
+fn begin<S: Store>(process: &Prefetching<S>, subject: &Subject, action: Action) -> PendingAnswer {
     match process.ask(&[subject.check(action)]) {
         Answer::Pending(answer) => answer,
         Answer::Ready(_) => panic!("{action:?} without a trip"),
@@ -34,7 +34,7 @@ fn begin<S: Store>(process: &Leased<S>, subject: &Subject, action: Action) -> Pe
 
 /// Begins a change that takes this long to reach the store, unlike what is asked behind it.
 async fn begin_late(
-    process: &Leased<Arc<Way>>,
+    process: &Prefetching<Arc<Way>>,
     way: &Way,
     subject: &Subject,
     change: Action,

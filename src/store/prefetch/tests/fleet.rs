@@ -14,7 +14,7 @@ use crate::key::{self, Key};
 use crate::limit::Limit;
 use crate::store::memory::MemoryStore;
 use crate::store::owned::OwnedCheck;
-use crate::store::prefetch::{Leased, QuotaLease};
+use crate::store::prefetch::{Prefetching, QuotaLease};
 use crate::store::{Answer, Check, FailureMode, PolicyId, Store, UnderWay};
 use crate::time::{Clock, Micros};
 
@@ -48,7 +48,7 @@ impl Fleet {
     }
 
     /// A process of the fleet, and its connection to the store.
-    pub(super) fn process(&self) -> (Leased<Arc<Way>>, Arc<Way>) {
+    pub(super) fn process(&self) -> (Prefetching<Arc<Way>>, Arc<Way>) {
         let way = Arc::new(Way {
             fleet: self.clone(),
             there: Mutex::new(Duration::ZERO),
@@ -63,7 +63,7 @@ impl Fleet {
             asked: Mutex::default(),
         });
         let (inner, under_way) = (Arc::clone(&way), UnderWay::default());
-        let process = Leased::with_clock(inner, DEADLINE, under_way, self.clock);
+        let process = Prefetching::with_clock(inner, DEADLINE, under_way, self.clock);
         (process, way)
     }
 
@@ -207,7 +207,7 @@ impl Subject {
 
 /// The answer to a question of one check, ready or pending.
 pub(super) async fn ask<S: Store>(
-    process: &Leased<S>,
+    process: &Prefetching<S>,
     subject: &Subject,
     action: Action,
 ) -> Result<Decision, StoreError> {
@@ -221,7 +221,7 @@ pub(super) async fn ask<S: Store>(
 
 /// Asks for one permit this many times, without waiting for answers.
 pub(super) async fn ask_at_once<S: Store>(
-    process: &Leased<S>,
+    process: &Prefetching<S>,
     subject: &Subject,
     times: u32,
 ) -> JoinSet<Decision> {
@@ -241,7 +241,7 @@ pub(super) async fn ask_at_once<S: Store>(
 
 /// The same 20 times, for a subject of which that takes a batch, which is then in flight.
 pub(super) async fn ask_for_a_batch<S: Store>(
-    process: &Leased<S>,
+    process: &Prefetching<S>,
     way: &Way,
     subject: &Subject,
 ) -> JoinSet<Decision> {
@@ -254,7 +254,7 @@ pub(super) async fn ask_for_a_batch<S: Store>(
 
 /// The decision, if it needs no round trip.
 pub(super) fn in_hand<S: Store>(
-    process: &Leased<S>,
+    process: &Prefetching<S>,
     subject: &Subject,
     cost: u32,
 ) -> Option<Decision> {

@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep};
 use super::fleet::{DEADLINE, Fleet, ask_for_a_batch, in_hand};
 use super::{warm_up, windowed};
 use crate::store::Store;
-use crate::store::prefetch::Leased;
+use crate::store::prefetch::Prefetching;
 
 /// As the limiter does it.
-async fn flushed<S: Store>(process: &Leased<S>) -> bool {
-    let flush = process.0.under_way.flush();
+async fn flushed<S: Store>(process: &Prefetching<S>) -> bool {
+    let flush = process.0.in_flight.flush();
     process.give_back_all();
     flush.done().await
 }

@@ -11,7 +11,7 @@ use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::{Limit, per_second};
 use crate::store::Store;
-use crate::store::prefetch::{Leased, QuotaLease};
+use crate::store::prefetch::{Prefetching, QuotaLease};
 use crate::time::{DAY, MINUTE, SECOND};
 
 /// Longer than a batch is awaited.
@@ -57,7 +57,7 @@ async fn unspent_permits_are_given_back_when_the_limiter_ends() {
 }
 
 /// Subjects of which a process holds permits, and how many of them it has used.
-async fn many_held<S: Store>(process: &Leased<S>) -> (Vec<Subject>, u32) {
+async fn many_held<S: Store>(process: &Prefetching<S>) -> (Vec<Subject>, u32) {
     let one = windowed();
     let subjects: Vec<_> = (0..64).map(|number| one.numbered(number)).collect();
     for _ in 0..40 {

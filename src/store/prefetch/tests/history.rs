@@ -11,7 +11,7 @@ use super::fleet::{Fleet, Subject, Way, ask, settle};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::Limit;
-use crate::store::prefetch::{Leased, QuotaLease};
+use crate::store::prefetch::{Prefetching, QuotaLease};
 use crate::time::{Clock as _, Micros, SECOND};
 
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl HandedOut {
 }
 
 /// With its connection to the store.
-type Process = (Arc<Leased<Arc<Way>>>, Arc<Way>);
+type Process = (Arc<Prefetching<Arc<Way>>>, Arc<Way>);
 
 /// A running history.
 struct Run {

@@ -98,12 +98,12 @@ fn a_batch_that_nobody_fetches_keeps_no_task_at_work() {
             let _ = ask(&process, &subjects[0], Action::take(1)).await.unwrap();
         }
     });
-    let looked_after = || process.0.looked_after_on.lock().unwrap().len();
+    let maintained = || process.0.maintained_on.lock().unwrap().len();
     busy.block_on(async {
         warm_up(&process, &subjects[1], 100).await;
-        assert_eq!(looked_after(), 1);
+        assert_eq!(maintained(), 1);
         sleep(SECOND).await;
-        assert_eq!(looked_after(), 0);
+        assert_eq!(maintained(), 0);
     });
 }
 
@@ -113,20 +113,20 @@ fn a_runtime_is_looked_after_while_it_lives_and_any_permits_are_held() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let subjects = [1, 2].map(|number| windowed().numbered(number));
-    let looked_after = || process.0.looked_after_on.lock().unwrap().len();
+    let maintained = || process.0.maintained_on.lock().unwrap().len();
     left_by(&first, &second, warm_up(&process, &subjects[0], 100));
-    assert_eq!(looked_after(), 1);
+    assert_eq!(maintained(), 1);
     second.block_on(warm_up(&process, &subjects[1], 100));
-    assert_eq!(looked_after(), 2);
+    assert_eq!(maintained(), 2);
     drop(first);
-    assert_eq!(looked_after(), 1);
+    assert_eq!(maintained(), 1);
     for used in [100, 200] {
         second.block_on(async {
             sleep(SECOND).await;
-            assert_eq!(looked_after(), 0);
+            assert_eq!(maintained(), 0);
             assert_eq!(fleet.look(&subjects[1]).remaining(), 10_000 - used);
             warm_up(&process, &subjects[1], 100).await;
         });
-        assert_eq!(looked_after(), 1);
+        assert_eq!(maintained(), 1);
     }
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use self::fleet::{DEADLINE, Fleet, Subject, Way, ask, in_hand, settle};
-use super::{Leased, QuotaLease};
+use super::{Prefetching, QuotaLease};
 use crate::algorithm::{Action, Patience, Take};
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
@@ -41,7 +41,7 @@ fn windowed() -> Subject {
 }
 
 /// Asks this many times, once a millisecond, and lets the batches arrive.
-async fn warm_up<S: Store>(process: &Leased<S>, subject: &Subject, times: u32) {
+async fn warm_up<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u32) {
     for _ in 0..times {
         let decision = ask(process, subject, Action::take(1)).await.unwrap();
         assert!(decision.is_allowed());
@@ -104,7 +104,7 @@ async fn over_a_store_that_answers_at_once_there_are_no_batches() {
     let (Fleet { clock, memory }, subject) = (Fleet::new(), hot());
     let store = Arc::new(AtOnce(memory, Mutex::default()));
     let under_way = UnderWay::default();
-    let process = Leased::with_clock(Arc::clone(&store), DEADLINE, under_way, clock);
+    let process = Prefetching::with_clock(Arc::clone(&store), DEADLINE, under_way, clock);
     for _ in 0..500 {
         let decision = in_hand(&process, &subject, 1).expect("no trip");
         assert!(decision.is_allowed() && !decision.is_from_batch());
@@ -182,7 +182,7 @@ async fn a_batch_that_needed_no_trip_is_given_back() {
     let (fleet, subject) = (Fleet::new(), windowed());
     let (_, way) = fleet.process();
     let (store, under_way) = (BatchesAtOnce(Arc::clone(&way)), UnderWay::default());
-    let process = Leased::with_clock(store, DEADLINE, under_way, fleet.clock);
+    let process = Prefetching::with_clock(store, DEADLINE, under_way, fleet.clock);
     warm_up(&process, &subject, 100).await;
     let has_had = way.asked().iter().any(|action| action.takes() > 1);
     assert!(has_had, "no batch was asked for");
@@ -386,7 +386,7 @@ async fn a_batch_that_is_lost_on_its_way_holds_nobody_up() {
 #[tokio::test]
 async fn nothing_is_taken_in_advance_from_a_store_that_answers_at_once() {
     let store = MemoryStore::new();
-    let process = Leased::new(store.clone(), DEADLINE, UnderWay::default());
+    let process = Prefetching::new(store.clone(), DEADLINE, UnderWay::default());
     let subject = windowed();
     for used in 1..=1_000 {
         let _ = ask(&process, &subject, Action::take(1)).await.unwrap();

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, settle};
-use super::{Leased, MILLISECOND, QuotaLease};
+use super::{MILLISECOND, Prefetching, QuotaLease};
 use crate::algorithm::Action;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::Limit;
@@ -16,7 +16,7 @@ use crate::store::{Answer, Check, Store, UnderWay};
 use crate::time::{HOUR, SECOND};
 
 /// Asks for a permit this many times, once a millisecond. Returns how often there was one.
-async fn ask_often<S: Store>(process: &Leased<S>, subject: &Subject, times: u32) -> u32 {
+async fn ask_often<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u32) -> u32 {
     let mut allowed = 0;
     for _ in 0..times {
         let answer = ask(process, subject, Action::take(1)).await;
@@ -56,7 +56,7 @@ async fn a_store_that_fails_is_hardly_asked_for_batches() {
     let batches = Arc::new(AtomicUsize::new(0));
     let failing = Failing(Arc::clone(&batches));
     let under_way = UnderWay::default();
-    let process = Leased::with_clock(failing, DEADLINE, under_way, Fleet::new().clock);
+    let process = Prefetching::with_clock(failing, DEADLINE, under_way, Fleet::new().clock);
     let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
     assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
     let batches = batches.load(Ordering::SeqCst);
