@@ -18,8 +18,8 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::RequestBuilder;
 use tokio::net::TcpListener;
 use tower_throttle::{
-    Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, QuotaLease,
-    RateLimitLayer, RedisStore, Route, SECOND, Store, TopDenied, per_second,
+    Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, Prefetch, RateLimitLayer,
+    RedisStore, Route, SECOND, Store, TopDenied, per_second,
 };
 
 /// Lets operators in. In production, use what guards your other internal pages.
@@ -39,10 +39,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
             .by(user())
             .on(Route::get("/search"))
             .group("client"),
-        // The busiest route: with a lease, most of its decisions need no round trip to Redis.
+        // The busiest route: with prefetch, most of its decisions need no round trip to Redis.
         Policy::new("pages", Limit::gcra(500, SECOND))
             .on(Route::get("/"))
-            .quota_lease(QuotaLease::new()),
+            .prefetch(Prefetch::new()),
         // Not enforced yet: the page shows whom it would deny.
         Policy::new("search", Limit::token_bucket(5, per_second(2)))
             .by(user())

@@ -284,7 +284,7 @@ pub use self::response::ResponseHead;
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::{
     AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, GivenBack, Outage,
-    PendingAnswer, PolicyId, QuotaLease, Recovered, Store,
+    PendingAnswer, PolicyId, Prefetch, Recovered, Store,
 };
 #[cfg(feature = "redis")]
 pub use self::store::{RedisCredentials, RedisStore, RedisStoreBuilder};
@@ -320,8 +320,8 @@ mod pages {
     struct Operations;
     #[doc = include_str!("../docs/proxies.md")]
     struct Proxies;
-    #[doc = include_str!("../docs/quota-leases.md")]
-    struct QuotaLeases;
+    #[doc = include_str!("../docs/prefetch.md")]
+    struct Prefetch;
     #[doc = include_str!("../docs/security.md")]
     struct Security;
     #[cfg(feature = "metrics")]

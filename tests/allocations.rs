@@ -17,7 +17,7 @@ use http::{HeaderValue, Request, Response};
 use tower::{Layer as _, Service as _, service_fn};
 use tower_throttle::{
     Answer, Check, DAY, DenyCache, FailureMode, HOUR, Header, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Peer, PeerAddr, Policy, QuotaHeaders, QuotaLease, RateLimitLayer, SECOND, Store,
+    MemoryStore, Peer, PeerAddr, Policy, Prefetch, QuotaHeaders, RateLimitLayer, SECOND, Store,
     StoreError, StoreErrorKind,
 };
 #[cfg(feature = "metrics")]
@@ -251,7 +251,7 @@ async fn a_permit_of_a_batch_is_handed_out_without_an_allocation() {
         Limit::fixed_window(1_000_000, MINUTE),
     ];
     for limit in limits {
-        let policy = Policy::new("api", limit).quota_lease(QuotaLease::new());
+        let policy = Policy::new("api", limit).prefetch(Prefetch::new());
         let limiter = Limiter::new(SameForAll(MemoryStore::new()), [policy]).unwrap();
         for _ in 0..2_000 {
             let _ = limiter.check("api", "alice").await.unwrap();

@@ -14,7 +14,7 @@ use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     AccessList, AlwaysAllow, BreakerState, ClientAddr, FailureMode, HOUR, Header, HeaderCost,
     Limit, Limiter, MINUTE, ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer,
-    Policy, QuotaLease, RateLimitLayer, Rules, StoreErrorKind,
+    Policy, Prefetch, RateLimitLayer, Rules, StoreErrorKind,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -46,7 +46,7 @@ fn check(limiter: &Limiter, policy: &str, times: usize) {
 }
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
-const LEASED: &str = "tower_throttle_leased_total";
+const PREFETCHED: &str = "tower_throttle_prefetched_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
 const REFUSALS: &str = "tower_throttle_refusals_total";
 const SHADOW_REFUSALS: &str = "tower_throttle_shadow_refusals_total";
@@ -100,11 +100,11 @@ fn decisions_from_a_batch_are_counted_besides() {
         .enable_time()
         .build()
         .unwrap();
-    let mut leased = 0;
+    let mut prefetched = 0;
     let scrape = recorded(|| {
         let limit = Limit::fixed_window(100_000, MINUTE);
         let limiter = Limiter::builder(TestStore::new(Trip::Short))
-            .policy(Policy::new("hot", limit).quota_lease(QuotaLease::new()))
+            .policy(Policy::new("hot", limit).prefetch(Prefetch::new()))
             .policy(Policy::new("each asked", limit))
             .observe(Metrics::new())
             .timeout(MINUTE)
@@ -113,16 +113,16 @@ fn decisions_from_a_batch_are_counted_besides() {
         runtime.block_on(async {
             for _ in 0..1_000 {
                 let decision = limiter.check("hot", "everybody").await.unwrap();
-                leased += u32::from(decision.is_from_batch());
+                prefetched += u32::from(decision.is_prefetched());
                 let decision = limiter.check("each asked", "everybody").await.unwrap();
-                assert!(!decision.is_from_batch());
+                assert!(!decision.is_prefetched());
             }
         });
     });
-    assert!(leased > 100, "{leased}");
-    for (policy, expected) in [("hot", leased), ("each asked", 0)] {
+    assert!(prefetched > 100, "{prefetched}");
+    for (policy, expected) in [("hot", prefetched), ("each asked", 0)] {
         let labels = [("policy", policy)];
-        let counted = scrape.value(LEASED, &labels);
+        let counted = scrape.value(PREFETCHED, &labels);
         assert_eq!(counted, Some(expected.into()), "{policy}");
         let results = [("policy", policy), ("result", "allowed")];
         assert_eq!(scrape.value(DECISIONS, &results), Some(1_000.0), "{policy}");
@@ -499,7 +499,7 @@ fn every_metric_has_a_type_and_words_that_say_what_it_is() {
     });
     for (name, kind) in [
         (DECISIONS, "counter"),
-        (LEASED, "counter"),
+        (PREFETCHED, "counter"),
         (UNANSWERED, "counter"),
         (REFUSALS, "counter"),
         ("tower_throttle_delay_seconds", "histogram"),

@@ -17,8 +17,8 @@ use support::redis::free_port;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
     FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
-    Operator, PeerAddr, Penalty, Policy, QuotaLease, RateLimitLayer, RedisStore, Route, Rules,
-    Store, TopDenied,
+    Operator, PeerAddr, Penalty, Policy, Prefetch, RateLimitLayer, RedisStore, Route, Rules, Store,
+    TopDenied,
 };
 
 use self::http_store::{TestStore, Trip};
@@ -130,19 +130,19 @@ async fn refusals_in_shadow_are_not_shown_as_refused() {
 }
 
 #[tokio::test]
-async fn the_page_shows_groups_and_quota_leases() {
+async fn the_page_shows_groups_and_prefetch() {
     let limit = Limit::gcra(100_000, MINUTE);
-    let lease = QuotaLease::new().share(0.25);
+    let prefetch = Prefetch::new().share(0.25);
     let policies = [
-        Policy::new("hot", limit).group("client").quota_lease(lease),
+        Policy::new("hot", limit).group("client").prefetch(prefetch),
         Policy::new("cold", limit),
     ];
     let site = Site::over(TestStore::new(Trip::Short), policies).await;
     let browser = site.open().await;
     assert_eq!(browser.text("#policies .group").await, "group: client");
-    let leases = "document.querySelector('#policies .leases').textContent";
+    let shown = "document.querySelector('#policies .prefetch').textContent";
     browser
-        .until(&format!("{leases} === 'leases: at most 25 % for 1 s'"))
+        .until(&format!("{shown} === 'prefetch: at most 25 % for 1 s'"))
         .await;
     for _ in 0..1_000 {
         for policy in ["hot", "cold"] {
@@ -150,9 +150,9 @@ async fn the_page_shows_groups_and_quota_leases() {
         }
     }
     // Some took round trips before there was a batch.
-    let words = r"/^leases: at most 25 % for 1 s; [1-9]\d? % of recent decisions$/";
-    browser.until(&format!("{words}.test({leases})")).await;
-    for of_another in ["group", "leases"] {
+    let words = r"/^prefetch: at most 25 % for 1 s; [1-9]\d? % of recent decisions$/";
+    browser.until(&format!("{words}.test({shown})")).await;
+    for of_another in ["group", "prefetch"] {
         let cell = format!("#policies tr:last-child .{of_another}");
         assert_eq!(browser.text(&cell).await, "");
     }
@@ -463,7 +463,7 @@ async fn the_page_fits_a_phone_in_light_and_dark() {
     let name = "a-name-as-long-as-a-name-may-be-".repeat(2);
     let limit = Limit::token_bucket(5, tower_throttle::per_hour(5));
     let policy = Policy::new(&name, limit).group(&name);
-    let site = Site::of([policy.quota_lease(QuotaLease::new())]).await;
+    let site = Site::of([policy.prefetch(Prefetch::new())]).await;
     let browser = site.open().await;
     let mut grounds = Vec::new();
     for is_dark in [false, true] {

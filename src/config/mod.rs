@@ -124,7 +124,7 @@
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: how long a request may be delayed until it fits, 1 ms to 24 h | it is denied |
 //! | `group` | all but sliding-log and concurrency: policies of one group share a key for each subject, so that several of them cost a request little more than one: see [`Policy::group`](crate::Policy::group) | a key of its own |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
-//! | `quota_lease` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`QuotaLease`](crate::QuotaLease); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
+//! | `prefetch` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`Prefetch`](crate::Prefetch); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
 //! | `on_missing_key` | what becomes of a request without the header, the host or the [`UserId`] in `key`: `"shared"`, `"reject"`, `"skip"`, see [`OnMissingKey`](crate::OnMissingKey) | `"shared"`; without a `UserId`, 500 |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //! | `show_subject` | `true`: the log, observers and the list of who is denied most show whom it denies, see [`Policy::show_subject`](crate::Policy::show_subject) | they show a hash |
@@ -238,8 +238,8 @@ mod named_key;
 mod penalty;
 mod place;
 mod policy;
+mod prefetch;
 mod proxies;
-mod quota_lease;
 mod rate;
 mod regular_file;
 mod rejection;

@@ -7,7 +7,7 @@ use super::field::Field;
 use super::fields::{Fields, Known};
 use super::proxies::Proxies;
 use super::tiers::Tiers;
-use super::{FileError, key, limit, penalty, quota_lease, rate, routes, unsound};
+use super::{FileError, key, limit, penalty, prefetch, rate, routes, unsound};
 use crate::http::HeaderCost;
 use crate::limiter::Limiter;
 use crate::mode::Mode;
@@ -35,7 +35,7 @@ pub(super) const FIELDS: Known = &[
     "max_wait",
     "group",
     "penalty",
-    "quota_lease",
+    "prefetch",
     "on_missing_key",
     "on_store_failure",
     "show_subject",
@@ -86,10 +86,10 @@ pub(super) fn read(
     if let Some(field) = fields.get("penalty") {
         policy = policy.penalty(penalty::read(&field)?);
     }
-    if let Some(field) = fields.get("quota_lease")
-        && let Some(lease) = quota_lease::read(&field)?
+    if let Some(field) = fields.get("prefetch")
+        && let Some(prefetch) = prefetch::read(&field)?
     {
-        policy = policy.quota_lease(lease);
+        policy = policy.prefetch(prefetch);
     }
     if let Some(field) = fields.get("on_missing_key") {
         let choices = [
@@ -202,7 +202,7 @@ mod tests {
     use crate::config::fields::Fields;
     use crate::config::proxies::Proxies;
     use crate::policy::ReadyPolicy;
-    use crate::store::{DEFAULT_TIMEOUT, FailureMode, QuotaLease};
+    use crate::store::{DEFAULT_TIMEOUT, FailureMode, Prefetch};
     use crate::time::{HOUR, MINUTE};
 
     fn policy_with(field: &str) -> ReadyPolicy {
@@ -248,19 +248,19 @@ mod tests {
 
     #[test]
     fn permits_are_taken_in_batches_as_the_file_says() {
-        let (half, quarter) = (QuotaLease::new().share(0.5), Duration::from_millis(250));
-        for (field, lease) in [
+        let (half, quarter) = (Prefetch::new().share(0.5), Duration::from_millis(250));
+        for (field, prefetch) in [
             ("", None),
-            ("quota_lease = false", None),
-            ("quota_lease = true", Some(QuotaLease::new())),
-            ("quota_lease = {}", Some(QuotaLease::new())),
-            ("quota_lease = { share = 0.5 }", Some(half)),
+            ("prefetch = false", None),
+            ("prefetch = true", Some(Prefetch::new())),
+            ("prefetch = {}", Some(Prefetch::new())),
+            ("prefetch = { share = 0.5 }", Some(half)),
             (
-                "quota_lease = { max_age = \"250ms\" }",
-                Some(QuotaLease::new().max_age(quarter)),
+                "prefetch = { max_age = \"250ms\" }",
+                Some(Prefetch::new().max_age(quarter)),
             ),
         ] {
-            assert_eq!(policy_with(field).id.quota_lease(), lease, "{field}");
+            assert_eq!(policy_with(field).id.prefetch(), prefetch, "{field}");
         }
     }
 }

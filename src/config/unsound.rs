@@ -36,10 +36,10 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
             ..
         } => (count_if(fields), format!("{reason}, leave it out")),
         ConfigError::Malformed {
-            field: "quota_lease",
+            field: "prefetch",
             reason,
             ..
-        } => ("quota_lease", reason.replace("count_if", count_if(fields))),
+        } => ("prefetch", reason.replace("count_if", count_if(fields))),
         ConfigError::Malformed { field, .. } => return fields.refuse_at(field, error),
         _ => return fields.refuse_at("name", error),
     };

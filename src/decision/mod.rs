@@ -40,7 +40,7 @@ pub struct Decision {
     /// Whether it was decided from memory.
     pub(crate) is_remembered: bool,
     /// Whether its permits were taken in advance.
-    pub(crate) is_from_batch: bool,
+    pub(crate) is_prefetched: bool,
 }
 
 /// Identifies permits that were taken, to give them back.
@@ -222,9 +222,9 @@ impl Decision {
     }
 
     /// Whether its permits come from a batch that this process had taken before, without a round
-    /// trip: see [`QuotaLease`](crate::QuotaLease).
-    pub fn is_from_batch(&self) -> bool {
-        self.is_from_batch
+    /// trip: see [`Prefetch`](crate::Prefetch).
+    pub fn is_prefetched(&self) -> bool {
+        self.is_prefetched
     }
 
     /// A decision without asking the store, about a limit of this many permits in this window.
@@ -248,7 +248,7 @@ impl Decision {
             receipt: Receipt::default(),
             judged_locally: None,
             is_remembered: false,
-            is_from_batch: false,
+            is_prefetched: false,
         }
     }
 

@@ -92,7 +92,7 @@ pub(crate) use self::waiting::Waitable;
 /// an [`Extension`](crate::Extension) [`Key::user("alice")`](crate::Key::user), not the text alone.
 ///
 /// Every operation takes at most one round trip to the store; a credit takes one more if this
-/// process has permits of the key [in advance](crate::QuotaLease). The only errors are a policy
+/// process has permits of the key [in advance](crate::Prefetch). The only errors are a policy
 /// that does not exist, or one that does not support the operation. A store that gives no answer is
 /// not an error: the policy's [`FailureMode`](crate::FailureMode) decides, and
 /// [`Decision::store_failure`] tells. An operation other than asking has then not been carried out,

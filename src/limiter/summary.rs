@@ -33,8 +33,8 @@ pub struct PolicySummary {
     /// The [group](crate::Policy::group) that it shares stored keys with.
     pub group: Option<String>,
     /// How much of the limit a process may hold in advance, in words, if its permits are
-    /// [leased](crate::Policy::quota_lease): `at most 10 % for 1 s`.
-    pub quota_lease: Option<String>,
+    /// [prefetched](crate::Policy::prefetch): `at most 10 % for 1 s`.
+    pub prefetch: Option<String>,
 }
 
 impl Limiter {
@@ -77,7 +77,7 @@ impl PolicySummary {
             on_store_failure: policy.on_store_failure,
             penalty: policy.own_penalty().map(ToString::to_string),
             group: policy.id.group().map(str::to_owned),
-            quota_lease: policy.id.quota_lease().map(|lease| lease.to_string()),
+            prefetch: policy.id.prefetch().map(|prefetch| prefetch.to_string()),
         }
     }
 }

@@ -14,7 +14,7 @@ impl Limiter {
     /// Waits until everything that was given back has reached the store: places of a
     /// [concurrency](crate::Limit::concurrency) limit, what a response
     /// [settled](crate::Policy::settle), and the permits of callers who no longer wait. First it gives
-    /// back the permits that this process holds [in advance](crate::QuotaLease); a later question may
+    /// back the permits that this process holds [in advance](crate::Prefetch); a later question may
     /// take more of them.
     ///
     /// Over a store that takes a round trip, the caller who gives back does not wait for it: a task does,

@@ -12,7 +12,7 @@ use crate::mode::Mode;
 use crate::observe::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
-const LEASED: &str = "tower_throttle_leased_total";
+const PREFETCHED: &str = "tower_throttle_prefetched_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
 pub(super) const REFUSALS: &str = "tower_throttle_refusals_total";
 const SHADOW_REFUSALS: &str = "tower_throttle_shadow_refusals_total";
@@ -31,7 +31,7 @@ const MEMORY_KEYS: &str = "tower_throttle_memory_keys";
 /// make a rate too low.
 pub(super) struct OfPolicy {
     decisions: [Counter; DecisionResult::EACH.len()],
-    leased: Counter,
+    prefetched: Counter,
     unanswered: [Counter; StoreErrorKind::EACH.len()],
     refusals: OfRefusals,
     shadow_refusals: OfRefusals,
@@ -49,7 +49,7 @@ impl OfPolicy {
             |kind: StoreErrorKind| counter!(UNANSWERED, and(&labels, "kind", kind.as_str()));
         Self {
             decisions: DecisionResult::EACH.map(of_result),
-            leased: counter!(LEASED, labels.clone()),
+            prefetched: counter!(PREFETCHED, labels.clone()),
             unanswered: StoreErrorKind::EACH.map(of_kind),
             refusals: OfRefusals::new(REFUSALS, &labels),
             shadow_refusals: OfRefusals::new(SHADOW_REFUSALS, &labels),
@@ -64,8 +64,8 @@ impl OfPolicy {
         if result == DecisionResult::Waited {
             self.delay.record(event.decision.delay());
         }
-        if event.decision.is_from_batch() {
-            self.leased.increment(1);
+        if event.decision.is_prefetched() {
+            self.prefetched.increment(1);
         }
         if let Some(kind) = event.decision.store_failure() {
             self.unanswered[kind as usize].increment(1);
@@ -187,7 +187,7 @@ fn and(labels: &[Label], name: &'static str, value: impl Into<SharedString>) -> 
 pub(super) fn describe() {
     describe_counter!(DECISIONS, "Decisions of policies about requests.");
     describe_counter!(
-        LEASED,
+        PREFETCHED,
         "Decisions that were made from a batch of permits, without a round trip."
     );
     describe_counter!(

@@ -51,7 +51,7 @@ mod instruments;
 /// | metric | labels | |
 /// |---|---|---|
 /// | `tower_throttle_decisions_total` | `policy`, `result` | decisions; the results are those of [`DecisionResult`](crate::DecisionResult) |
-/// | `tower_throttle_leased_total` | `policy` | those of them that were taken from a [batch](crate::QuotaLease), without a trip |
+/// | `tower_throttle_prefetched_total` | `policy` | those of them that were taken from a [batch](crate::Prefetch), without a trip |
 /// | `tower_throttle_unanswered_total` | `policy`, `kind` | those of them that were taken without an answer from the store, by its [kind](StoreErrorKind::as_str) of failure |
 /// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`](crate::RefusalReason) |
 /// | `tower_throttle_shadow_refusals_total` | `policy`, `reason` | requests that would have been, if the policy were enforced |

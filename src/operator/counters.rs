@@ -36,7 +36,7 @@ pub(super) struct ConfigRead {
 #[derive(Default)]
 struct OfPolicy {
     results: ByResult,
-    leased: AtomicU64,
+    prefetched: AtomicU64,
 }
 
 /// Decisions by their result, in the order of [`DecisionResult::EACH`].
@@ -85,12 +85,12 @@ impl Counters {
         }
     }
 
-    pub(super) fn count(&self, policy: &str, result: DecisionResult, is_from_batch: bool) {
+    pub(super) fn count(&self, policy: &str, result: DecisionResult, is_prefetched: bool) {
         self.total.count(result);
         self.policies.with(policy, OfPolicy::default, |policy| {
             policy.results.count(result);
-            if is_from_batch {
-                policy.leased.fetch_add(1, Ordering::Relaxed);
+            if is_prefetched {
+                policy.prefetched.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
@@ -120,7 +120,7 @@ impl Counters {
     /// For one policy: all decisions, and how many of them were taken from a batch of permits.
     pub(super) fn of(&self, policy: &str) -> (Vec<(&'static str, u64)>, u64) {
         self.policies.with(policy, OfPolicy::default, |policy| {
-            (policy.results.each(), read(&policy.leased))
+            (policy.results.each(), read(&policy.prefetched))
         })
     }
 
@@ -196,13 +196,13 @@ mod tests {
     #[test]
     fn decisions_from_batches_are_counted_besides_for_each_policy() {
         let counters = Counters::new();
-        for is_from_batch in [true, false, true] {
-            counters.count("hot", DecisionResult::Allowed, is_from_batch);
+        for is_prefetched in [true, false, true] {
+            counters.count("hot", DecisionResult::Allowed, is_prefetched);
             counters.count("api", DecisionResult::Allowed, false);
         }
         assert_eq!(counted(counters.total.each()), [("allowed", 6)]);
-        for (policy, leased) in [("hot", 2), ("api", 0), ("other", 0)] {
-            assert_eq!(counters.of(policy).1, leased, "{policy}");
+        for (policy, prefetched) in [("hot", 2), ("api", 0), ("other", 0)] {
+            assert_eq!(counters.of(policy).1, prefetched, "{policy}");
         }
     }
 

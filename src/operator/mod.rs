@@ -164,9 +164,9 @@ impl Default for Operator {
 
 impl Observer for Operator {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
-        let is_from_batch = event.decision.is_from_batch();
+        let is_prefetched = event.decision.is_prefetched();
         self.counters
-            .count(event.policy, event.result(), is_from_batch);
+            .count(event.policy, event.result(), is_prefetched);
     }
 
     fn on_refusal(&self, event: &RefusalEvent<'_>) {

@@ -103,10 +103,10 @@ struct PolicyState {
     on_store_failure: String,
     penalty: Option<String>,
     group: Option<String>,
-    quota_lease: Option<String>,
+    prefetch: Option<String>,
     decisions: Counts,
     /// How many of them were taken from a batch of permits.
-    leased: u64,
+    prefetched: u64,
 }
 
 /// What a subject has left of a policy.
@@ -195,7 +195,7 @@ impl Denied {
 
 impl PolicyState {
     fn of(summary: PolicySummary, counters: &Counters) -> Self {
-        let (decisions, leased) = counters.of(&summary.name);
+        let (decisions, prefetched) = counters.of(&summary.name);
         Self {
             name: summary.name,
             algorithm: summary.algorithm,
@@ -207,9 +207,9 @@ impl PolicyState {
             on_store_failure: summary.on_store_failure.to_string(),
             penalty: summary.penalty,
             group: summary.group,
-            quota_lease: summary.quota_lease,
+            prefetch: summary.prefetch,
             decisions: Counts(decisions),
-            leased,
+            prefetched,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::request::{CostExtractor, Everybody, KeyExtractor, RequestHead, RequestMatcher};
 use crate::response::ResponseHead;
-use crate::store::{FailureMode, QuotaLease};
+use crate::store::{FailureMode, Prefetch};
 
 mod atomic_mode;
 mod mistakes;
@@ -51,7 +51,7 @@ pub struct Policy {
     penalty: Option<Penalty>,
     group: Option<String>,
     settle: Option<Settle>,
-    quota_lease: Option<QuotaLease>,
+    prefetch: Option<Prefetch>,
     mode: Mode,
     shows_subject: bool,
 }
@@ -113,7 +113,7 @@ impl Policy {
             penalty: None,
             group: None,
             settle: None,
-            quota_lease: None,
+            prefetch: None,
             mode: Mode::default(),
             shows_subject: false,
         }
@@ -366,7 +366,7 @@ impl Policy {
     }
 
     /// Takes permits of busy subjects in batches and hands them out from memory, for a hot policy
-    /// over a [`RedisStore`](crate::RedisStore). [`QuotaLease`] describes what changes.
+    /// over a [`RedisStore`](crate::RedisStore). [`Prefetch`] describes what changes.
     ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket),
     /// [`fixed_window`](Limit::fixed_window) and a [`leaky_bucket`](Limit::leaky_bucket) that is no
@@ -376,14 +376,14 @@ impl Policy {
     /// [`settle`](Self::settle), which need the store for each request.
     ///
     /// ```
-    /// use tower_throttle::{Limit, Policy, QuotaLease, SECOND};
+    /// use tower_throttle::{Limit, Policy, Prefetch, SECOND};
     ///
     /// let everybody = Policy::new("everybody", Limit::gcra(50_000, SECOND))
-    ///     .quota_lease(QuotaLease::new());
+    ///     .prefetch(Prefetch::new());
     /// ```
     #[must_use]
-    pub fn quota_lease(mut self, lease: QuotaLease) -> Self {
-        self.quota_lease = Some(lease);
+    pub fn prefetch(mut self, prefetch: Prefetch) -> Self {
+        self.prefetch = Some(prefetch);
         self
     }
 

@@ -10,7 +10,7 @@ use super::{Cost, Policy, SETTLE};
 use crate::algorithm::{Algorithm, Patience};
 use crate::error::ConfigError;
 use crate::limit::Words;
-use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, QuotaLease, RENEWALS_IN_A_LIFE};
+use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, Prefetch, RENEWALS_IN_A_LIFE};
 use crate::time::DAY;
 
 /// The most requests that the log of one key may remember: each is 15 bytes in Redis.
@@ -65,11 +65,11 @@ impl Policy {
             Cost::Read(cost) => cost.validate()?,
         }
         let patience = self.sound_patience()?;
-        let quota_lease = self.sound_quota_lease()?;
+        let prefetch = self.sound_prefetch()?;
         Ok(ReadyPolicy {
             algorithm: rates.first().copied(),
             further_rates: further_rates.collect(),
-            id: id.with_quota_lease(quota_lease),
+            id: id.with_prefetch(prefetch),
             patience,
             penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
@@ -99,9 +99,9 @@ impl Policy {
                 "gcra, token_bucket and leaky_bucket",
             ));
         }
-        if self.quota_lease.is_some() && !algorithm.can_be_late() {
+        if self.prefetch.is_some() && !algorithm.can_be_late() {
             return Err(ConfigError::not_for(
-                "quota_lease",
+                "prefetch",
                 "gcra, token_bucket, fixed_window and a leaky_bucket without delay",
             ));
         }
@@ -162,8 +162,8 @@ impl Policy {
         Ok(Patience::UntilItFits(longest.into()))
     }
 
-    fn sound_quota_lease(&self) -> Result<Option<QuotaLease>, ConfigError> {
-        let Some(lease) = self.quota_lease else {
+    fn sound_prefetch(&self) -> Result<Option<Prefetch>, ConfigError> {
+        let Some(prefetch) = self.prefetch else {
             return Ok(None);
         };
         let others = [
@@ -177,12 +177,12 @@ impl Policy {
         ];
         if let Some((other, _)) = others.into_iter().find(|(_, is_said)| *is_said) {
             return Err(ConfigError::malformed(
-                "quota_lease",
+                "prefetch",
                 format!("a policy with {other}"),
                 format!("{other} needs the store for each request, leave one of the two out"),
             ));
         }
-        lease.sound().map(Some)
+        prefetch.sound().map(Some)
     }
 }
 

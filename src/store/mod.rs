@@ -38,7 +38,7 @@ pub(crate) use failover::Consequences;
 pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub use failover::{FailureMode, Outage};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
-pub use policy_id::{PolicyId, QuotaLease};
+pub use policy_id::{PolicyId, Prefetch};
 pub(crate) use prefetch::Prefetching;
 #[cfg(feature = "config")]
 pub(crate) use redis::{DEFAULT_PREFIX, Logins};

@@ -23,7 +23,7 @@ struct Identity {
     #[cfg(feature = "redis")]
     name_fingerprint: u128,
     fingerprint: u128,
-    quota_lease: Option<QuotaLease>,
+    prefetch: Option<Prefetch>,
 }
 
 #[derive(Clone)]
@@ -43,13 +43,13 @@ impl PolicyId {
             #[cfg(feature = "redis")]
             name_fingerprint: fingerprint,
             fingerprint,
-            quota_lease: None,
+            prefetch: None,
         }))
     }
 
     /// The same policy, whose permits may be taken in batches.
-    pub(crate) fn with_quota_lease(self, quota_lease: Option<QuotaLease>) -> Self {
-        self.with(|identity| identity.quota_lease = quota_lease)
+    pub(crate) fn with_prefetch(self, prefetch: Option<Prefetch>) -> Self {
+        self.with(|identity| identity.prefetch = prefetch)
     }
 
     /// The same policy in a [group](crate::Policy::group).
@@ -72,7 +72,7 @@ impl PolicyId {
         self.clone().with(|identity| {
             identity.further_rate = Some(period);
             // A single rate cannot tell how late its permits may be used.
-            identity.quota_lease = None;
+            identity.prefetch = None;
             identity.fingerprint = Subject::of_text(&text).to_u128();
         })
     }
@@ -114,8 +114,8 @@ impl PolicyId {
     }
 
     /// How its permits may be taken in batches, if they may.
-    pub(crate) fn quota_lease(&self) -> Option<QuotaLease> {
-        self.0.quota_lease
+    pub(crate) fn prefetch(&self) -> Option<Prefetch> {
+        self.0.prefetch
     }
 
     /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.
@@ -135,7 +135,7 @@ impl fmt::Debug for PolicyId {
 }
 
 /// A process that often decides about the same subject takes a batch of permits in one round trip,
-/// and hands them out from memory. For [`Policy::quota_lease`](crate::Policy::quota_lease).
+/// and hands them out from memory. For [`Policy::prefetch`](crate::Policy::prefetch).
 ///
 /// The limit holds over the whole fleet, to the permit and at every instant: a permit is handed out
 /// at most once, and only as long as it would count if it had been handed out when it was taken.
@@ -155,9 +155,10 @@ impl fmt::Debug for PolicyId {
 /// # When batches are taken
 ///
 /// Only for subjects that are asked for often enough in this process that a batch saves round
-/// trips, at least eight each. A batch is about a tenth of a second's worth, taken in the
-/// background before the last one is used up. Other subjects, and requests that need more than is
-/// left of the batch, are asked about as without leases. So every denial is the store's.
+/// trips, at least eight each; so never where the share is less than eight times the cost of a
+/// request. A batch is about a tenth of a second's worth, taken in the background before the last
+/// one is used up. The store decides about other subjects, and about requests that need more than
+/// is left of the batch. So every denial is the store's.
 ///
 /// For `gcra` and the buckets, a batch lasts no longer than its permits take to come back. A
 /// process that uses a small part of a high limit gains little; the more of it is used, the greater
@@ -173,8 +174,8 @@ impl fmt::Debug for PolicyId {
 ///
 /// [`Policy::limit_by`](crate::Policy::limit_by) may choose different limits for the requests of a
 /// subject. Batches are taken under one of them at a time, one that is often used, until none of a
-/// batch is left or it was not used during a fifth of a second. Requests under the others are asked
-/// about as without leases.
+/// batch is left or it was not used during a fifth of a second. The store decides about requests
+/// under the others.
 ///
 /// # Changes by hand
 ///
@@ -186,21 +187,21 @@ impl fmt::Debug for PolicyId {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tower_throttle::{Limit, Policy, QuotaLease, SECOND};
+/// use tower_throttle::{Limit, Policy, Prefetch, SECOND};
 ///
 /// // Twenty processes, none of which is to hold more than 2 %.
-/// let lease = QuotaLease::new().share(0.02).max_age(Duration::from_millis(500));
-/// let everybody = Policy::new("everybody", Limit::gcra(100_000, SECOND)).quota_lease(lease);
+/// let prefetch = Prefetch::new().share(0.02).max_age(Duration::from_millis(500));
+/// let everybody = Policy::new("everybody", Limit::gcra(100_000, SECOND)).prefetch(prefetch);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
-pub struct QuotaLease {
+pub struct Prefetch {
     share: f64,
     max_age: Duration,
 }
 
-impl QuotaLease {
-    /// A lease of at most a tenth of what the limit ever has at once, for at most a second.
+impl Prefetch {
+    /// At most a tenth of what the limit ever has at once, for at most a second.
     pub const fn new() -> Self {
         Self {
             share: 0.1,
@@ -226,14 +227,14 @@ impl QuotaLease {
     pub(crate) fn sound(self) -> Result<Self, ConfigError> {
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(ConfigError::out_of_range(
-                "quota_lease.share",
+                "prefetch.share",
                 self.share,
                 "a share of the limit, above 0 and at most 1",
             ));
         }
         if !(Duration::from_millis(10)..=Duration::from_secs(60)).contains(&self.max_age) {
             return Err(ConfigError::out_of_range(
-                "quota_lease.max_age",
+                "prefetch.max_age",
                 format_args!("{:?}", self.max_age),
                 "10 ms to 60 s",
             ));
@@ -258,7 +259,7 @@ impl QuotaLease {
 }
 
 /// The numbers in words: `at most 10 % for 1 s`.
-impl fmt::Display for QuotaLease {
+impl fmt::Display for Prefetch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // 0.07 is 7 %, not the 7.000000000000001 % that the product is.
         let percent = (self.share * 1e8).round() / 1e6;
@@ -266,7 +267,7 @@ impl fmt::Display for QuotaLease {
     }
 }
 
-impl Default for QuotaLease {
+impl Default for Prefetch {
     fn default() -> Self {
         Self::new()
     }
@@ -279,15 +280,15 @@ mod tests {
     #[test]
     fn the_debug_output_names_every_number() {
         let half_a_second = Duration::from_millis(500);
-        for (lease, words) in [
-            (QuotaLease::new(), "at most 10 % for 1 s"),
-            (QuotaLease::new().share(0.07), "at most 7 % for 1 s"),
+        for (prefetch, words) in [
+            (Prefetch::new(), "at most 10 % for 1 s"),
+            (Prefetch::new().share(0.07), "at most 7 % for 1 s"),
             (
-                QuotaLease::new().share(0.000_5).max_age(half_a_second),
+                Prefetch::new().share(0.000_5).max_age(half_a_second),
                 "at most 0.05 % for 500 ms",
             ),
         ] {
-            assert_eq!(lease.to_string(), words);
+            assert_eq!(prefetch.to_string(), words);
         }
     }
 }

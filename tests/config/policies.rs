@@ -1,4 +1,4 @@
-//! `max_wait`, `group`, `penalty`, `quota_lease`, `count_status`, `count_grpc_status` and
+//! `max_wait`, `group`, `penalty`, `prefetch`, `count_status`, `count_grpc_status` and
 //! `on_store_failure`.
 
 use super::{read, refusal, refusal_of, with_field};
@@ -143,37 +143,34 @@ fn a_penalty_of_several_lines_is_refused_in_the_line_that_is_wrong() {
 }
 
 #[test]
-fn leases_of_quota_that_make_no_sense_are_refused() {
-    is_taken("quota_lease = true");
-    is_taken("quota_lease = { share = 1, max_age = \"10ms\" }");
-    is_taken("quota_lease = { share = 0.001, max_age = \"60s\" }");
+fn prefetch_that_makes_no_sense_is_refused() {
+    is_taken("prefetch = true");
+    is_taken("prefetch = { share = 1, max_age = \"10ms\" }");
+    is_taken("prefetch = { share = 0.001, max_age = \"60s\" }");
     let share = "expected a share of the limit, above 0 and at most 1";
-    for (lease, refused) in [
+    for (prefetch, refused) in [
         (
             "1",
-            "quota_lease: got 1, expected true, or a table, such as { share = 0.1, max_age = \
+            "prefetch: got 1, expected true, or a table, such as { share = 0.1, max_age = \
              \"1s\" }"
                 .to_owned(),
         ),
-        (
-            "{ share = 0 }",
-            format!("quota_lease.share: got 0, {share}"),
-        ),
+        ("{ share = 0 }", format!("prefetch.share: got 0, {share}")),
         (
             "{ share = 1.5 }",
-            format!("quota_lease.share: got 1.5, {share}"),
+            format!("prefetch.share: got 1.5, {share}"),
         ),
         (
             "{ max_age = \"61s\" }",
-            "quota_lease.max_age: got \"61s\", expected 10 ms to 60 s".to_owned(),
+            "prefetch.max_age: got \"61s\", expected 10 ms to 60 s".to_owned(),
         ),
         (
             "{ maxage = \"1s\" }",
-            "quota_lease.maxage: is not a field here, expected one of share, max_age".to_owned(),
+            "prefetch.maxage: is not a field here, expected one of share, max_age".to_owned(),
         ),
     ] {
         assert_eq!(
-            refusal_of(&format!("quota_lease = {lease}")),
+            refusal_of(&format!("prefetch = {prefetch}")),
             format!("line 4: policy \"client\": {refused}")
         );
     }
@@ -187,18 +184,18 @@ fn leases_of_quota_that_make_no_sense_are_refused() {
         ),
     ] {
         assert_eq!(
-            refusal_of(&format!("quota_lease = true\n{other}")),
+            refusal_of(&format!("prefetch = true\n{other}")),
             format!(
-                "line 4: policy \"client\": quota_lease: {name} needs the store for each request, \
+                "line 4: policy \"client\": prefetch: {name} needs the store for each request, \
                  leave one of the two out"
             )
         );
     }
     let text = "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
-                algorithm = \"sliding-log\"\nlimit = \"20/s\"\nquota_lease = true\n";
+                algorithm = \"sliding-log\"\nlimit = \"20/s\"\nprefetch = true\n";
     assert_eq!(
         refusal(text),
-        "line 7: policy \"client\": quota_lease: is an option of gcra, token-bucket, fixed-window \
+        "line 7: policy \"client\": prefetch: is an option of gcra, token-bucket, fixed-window \
          and a leaky-bucket without delay"
     );
 }

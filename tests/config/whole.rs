@@ -78,7 +78,7 @@ algorithm = "token-bucket"
 limit = "50/s"
 capacity = 100
 key = "everybody"
-quota_lease = { share = 0.2, max_age = "500ms" }
+prefetch = { share = 0.2, max_age = "500ms" }
 
 [[policy]]
 name = "tenant"

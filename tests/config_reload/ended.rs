@@ -63,7 +63,7 @@ async fn what_it_holds_in_advance_is_given_back() {
     let server = Server::start();
     let file = Limits::new(&format!(
         "store = \"{}\"\ntimeout = \"60s\"\n[[policy]]\nname = \"hot\"\nkey = \"everybody\"\n\
-         algorithm = \"fixed-window\"\nlimit = \"{ALL}/day\"\nquota_lease = true",
+         algorithm = \"fixed-window\"\nlimit = \"{ALL}/day\"\nprefetch = true",
         server.url()
     ));
     let limits = file.open().await;

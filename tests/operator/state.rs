@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tower_throttle::{
     AccessList, DAY, FailureMode, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Mode,
-    OnMissingKey, Operator, PeerAddr, Penalty, Policy, QuotaLease, RequestHead, Route, Rules,
+    OnMissingKey, Operator, PeerAddr, Penalty, Policy, Prefetch, RequestHead, Route, Rules,
     TopDenied,
 };
 
@@ -172,28 +172,28 @@ async fn the_state_tells_when_the_file_was_read_and_why_it_was_refused() {
 }
 
 #[tokio::test]
-async fn the_state_tells_groups_leases_and_the_decisions_that_were_taken_from_a_batch() {
+async fn the_state_tells_groups_prefetch_and_the_decisions_that_were_taken_from_a_batch() {
     let operator = Operator::new();
     let limit = Limit::fixed_window(100_000, MINUTE);
     let limiter = Limiter::builder(TestStore::new(Trip::Short))
-        .policy(Policy::new("hot", limit).quota_lease(QuotaLease::new().share(0.5)))
+        .policy(Policy::new("hot", limit).prefetch(Prefetch::new().share(0.5)))
         .policy(Policy::new("grouped", limit).group("client"))
         .observe(operator.clone())
         .timeout(MINUTE)
         .build()
         .unwrap();
     let site = Site::about(limiter, operator).await;
-    let mut leased = 0;
+    let mut prefetched = 0;
     for _ in 0..1_000 {
         let decision = site.limiter.check("hot", "everybody").await.unwrap();
-        leased += u32::from(decision.is_from_batch());
+        prefetched += u32::from(decision.is_prefetched());
         let _ = site.limiter.check("grouped", "everybody").await.unwrap();
     }
-    assert!(leased > 100, "{leased}");
+    assert!(prefetched > 100, "{prefetched}");
     let policies = site.state().await["policies"].take();
-    let told = |at: usize| ["group", "quota_lease", "leased"].map(|field| &policies[at][field]);
-    let lease = json!("at most 50 % for 1 s");
-    assert_eq!(told(0), [&Value::Null, &lease, &json!(leased)]);
+    let told = |at: usize| ["group", "prefetch", "prefetched"].map(|field| &policies[at][field]);
+    let prefetch = json!("at most 50 % for 1 s");
+    assert_eq!(told(0), [&Value::Null, &prefetch, &json!(prefetched)]);
     assert_eq!(told(1), [&json!("client"), &Value::Null, &json!(0)]);
     for policy in 0..2 {
         assert_eq!(policies[policy]["decisions"]["allowed"], 1_000);

@@ -2,9 +2,9 @@
 //! compared (`side-by-side`), each brings its own copy of this file; everything else here has to
 //! compile against both.
 
-use tower_throttle::{Policy, QuotaLease};
+use tower_throttle::{Policy, Prefetch};
 
 /// Lets a policy take permits in advance.
 pub fn with_prefetch(policy: Policy) -> Policy {
-    policy.quota_lease(QuotaLease::new())
+    policy.prefetch(Prefetch::new())
 }

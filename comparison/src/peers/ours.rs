@@ -29,10 +29,10 @@ impl Ours {
         Self::with(redis.store().await.without_deny_cache(), allowance)
     }
 
-    /// With quota leases, so that a hot key is mostly answered from memory.
+    /// With prefetch, so that a hot key is mostly answered from memory.
     pub async fn leased(redis: &RedisServer, allowance: Allowance) -> Self {
         let policy = with_prefetch(policy(POLICY, allowance));
-        // Others ask about the same key without leases.
+        // Others ask about the same key without prefetch.
         Self::of(redis.store_with_prefix("leased").await, policy)
     }
 

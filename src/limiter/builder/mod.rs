@@ -159,7 +159,7 @@ impl<S: Store> LimiterBuilder<S> {
         }
         let observers = Observers::new(self.observers);
         let under_way = UnderWay::default();
-        let leased = Arc::new(Prefetching::new(
+        let prefetching = Arc::new(Prefetching::new(
             self.store,
             self.timeout,
             under_way.clone(),
@@ -170,7 +170,7 @@ impl<S: Store> LimiterBuilder<S> {
             observers.clone(),
         )?);
         let store = Failover::new(
-            Arc::clone(&leased) as _,
+            Arc::clone(&prefetching) as _,
             self.timeout,
             Arc::clone(&rules) as _,
             observers.clone(),
@@ -180,7 +180,7 @@ impl<S: Store> LimiterBuilder<S> {
             is_off: AtomicBool::new(false),
             turned_off: Notify::new(),
             store,
-            give_back_batches: Box::new(move || leased.give_back_all()),
+            give_back_batches: Box::new(move || prefetching.give_back_all()),
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),

@@ -31,7 +31,7 @@ const PAGE: &str = concat!(
 /// may not even put text where it would be parsed as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-11O4RBTaokn4ZfiKVFYsVmjjCMVUzsGMDXXG9kmizNs=",
+    "sha256-opEwTkaCC65LpV2LfS3RcJg0Wfbdw+EB8nDpSBxM7WQ=",
     "'; style-src '",
     "sha256-6U7A+uax2SCkGhwv7u4JvPI1Qmtw3wjIe7Qg1528nQM=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

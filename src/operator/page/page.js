@@ -212,7 +212,7 @@ function makeRow(name) {
     failure: element("span", { class: "small failure" }),
     penalty: element("span", { class: "small penalty" }),
     group: element("span", { class: "small group" }),
-    leases: element("span", { class: "small leases" }),
+    prefetch: element("span", { class: "small prefetch" }),
     mode: element("select", { "aria-label": `Mode of ${name}` }),
     cells: GROUPS.slice(0, 3).map((group) => ({
       group,
@@ -226,7 +226,7 @@ function makeRow(name) {
   const numbers = row.cells.map(({ group, now, total }) =>
     element("td", { role: "cell", class: "number", "data-label": group.label }, now, total));
   const title = element("td", { role: "cell" }, element("span", { class: "name" }, name),
-    row.limit, row.about, row.failure, row.penalty, row.group, row.leases);
+    row.limit, row.about, row.failure, row.penalty, row.group, row.prefetch);
   row.node = element("tr", { role: "row" }, title, element("td", { role: "cell" }, row.mode), ...numbers);
   return row;
 }
@@ -258,13 +258,13 @@ async function setMode(row, name, mode) {
 }
 
 // How much of a limit is held in advance, and what part of the recent decisions came from there.
-function leasesOf({ name, quota_lease: lease }) {
-  if (lease === null) return "";
+function prefetchOf({ name, prefetch }) {
+  if (prefetch === null) return "";
   const policy = (state) => state.policies.find((other) => other.name === name);
-  const leased = grow((state) => policy(state)?.leased ?? 0);
+  const prefetched = grow((state) => policy(state)?.prefetched ?? 0);
   const decided = grow((state) => sumAll(policy(state)?.decisions ?? {}));
-  const part = decided > 0 ? `; ${Math.floor((100 * leased) / decided)} % of recent decisions` : "";
-  return `leases: ${lease}${part}`;
+  const part = decided > 0 ? `; ${Math.floor((100 * prefetched) / decided)} % of recent decisions` : "";
+  return `prefetch: ${prefetch}${part}`;
 }
 
 function drawPolicies(state) {
@@ -289,7 +289,7 @@ function drawPolicies(state) {
     setText(row.failure, `without the store: ${policy.on_store_failure}`);
     setText(row.penalty, policy.penalty === null ? "" : `penalty: ${policy.penalty}`);
     setText(row.group, policy.group === null ? "" : `group: ${policy.group}`);
-    setText(row.leases, leasesOf(policy));
+    setText(row.prefetch, prefetchOf(policy));
     if (!row.pending && row.mode.value !== policy.mode) row.mode.value = policy.mode;
     for (const { group, now, total } of row.cells) {
       const read = (state) => {

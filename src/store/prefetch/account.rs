@@ -7,7 +7,7 @@ use super::planner::{Arrival, Refill, RefillPlanner};
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Receipt};
 use crate::store::owned::OwnedCheck;
-use crate::store::{Check, QuotaLease};
+use crate::store::{Check, Prefetch};
 use crate::time::Micros;
 
 pub(super) struct Account {
@@ -42,11 +42,11 @@ pub(super) struct Acquired {
 pub(super) type Refunds = SmallVec<[OwnedCheck; 2]>;
 
 impl Account {
-    pub(super) fn open(key: u128, check: &Check<'_>, lease: QuotaLease) -> Self {
+    pub(super) fn open(key: u128, check: &Check<'_>, prefetch: Prefetch) -> Self {
         Self {
             key,
             check: OwnedCheck::of(check),
-            planner: RefillPlanner::new(lease),
+            planner: RefillPlanner::new(prefetch),
             batches: SmallVec::new(),
             last_asked: Micros::ZERO,
         }
@@ -61,11 +61,11 @@ impl Account {
         !self.batches.is_empty() || self.planner.has_in_flight()
     }
 
-    /// Whether the permits held are of this check's limit, quota lease and group.
+    /// Whether the permits held are of this check's limit, prefetch and group.
     fn is_of(&self, check: &Check<'_>) -> bool {
         let own = self.check.check();
         own.algorithm == check.algorithm
-            && own.policy.quota_lease() == check.policy.quota_lease()
+            && own.policy.prefetch() == check.policy.prefetch()
             && own.policy.group() == check.policy.group()
     }
 
@@ -74,7 +74,7 @@ impl Account {
     pub(super) fn acquire(
         &mut self,
         check: &Check<'_>,
-        lease: QuotaLease,
+        prefetch: Prefetch,
         now: Micros,
         refill_until: Option<Micros>,
     ) -> Acquired {
@@ -93,8 +93,8 @@ impl Account {
             }
             refunds.extend(self.give_back_batches());
             *self = Self {
-                planner: self.planner.restarted(lease),
-                ..Self::open(self.key, check, lease)
+                planner: self.planner.restarted(prefetch),
+                ..Self::open(self.key, check, prefetch)
             };
         }
         self.last_asked = now;
@@ -147,7 +147,7 @@ impl Account {
     }
 
     fn is_idle(&self, now: Micros) -> bool {
-        let idle = self.planner.lease().horizon().get() * 2;
+        let idle = self.planner.prefetch().horizon().get() * 2;
         now.saturating_sub(self.last_asked).get() >= idle
     }
 
@@ -185,7 +185,7 @@ impl Account {
         let algorithm = &self.check.algorithm;
         let arrival = self.planner.arrived(refill, algorithm, decision, sent, now);
         if matches!(arrival, Arrival::Wanted) && decision.is_allowed() {
-            let age = self.planner.lease().most_age();
+            let age = self.planner.prefetch().most_age();
             let batch = PrefetchedPermits::new(refill.permits, *decision, sent, age);
             self.batches.push(batch);
         }
@@ -279,7 +279,7 @@ impl PrefetchedPermits {
             renews_after: self.decision.renews_after.saturating_sub(elapsed),
             // One receipt stands for the whole batch.
             receipt: Receipt::default(),
-            is_from_batch: true,
+            is_prefetched: true,
             ..self.decision.with_held(held, algorithm.capacity())
         }
     }

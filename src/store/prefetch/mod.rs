@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 
 use self::account::Acquired;
 use self::pool::{Pool, ResetGuard, is_reset};
-use super::{Answer, Check, GivenBack, QuotaLease, Recovered, Store, UnderWay};
+use super::{Answer, Check, GivenBack, Prefetch, Recovered, Store, UnderWay};
 use crate::algorithm::{Action, Patience};
 use crate::decision::{Decision, Decisions};
 use crate::time::{Clock, SinceStart};
@@ -43,22 +43,22 @@ impl<S: Store> Prefetching<S> {
     #[inline(never)]
     fn ask_prefetching(&self, checks: &[Check<'_>]) -> Answer {
         if let [check] = checks
-            && let Some(lease) = check.policy.quota_lease()
+            && let Some(prefetch) = check.policy.prefetch()
             && is_for_batch(check)
         {
-            return self.acquire(check, lease);
+            return self.acquire(check, prefetch);
         }
         self.forward(checks)
     }
 
-    fn acquire(&self, check: &Check<'_>, lease: QuotaLease) -> Answer {
+    fn acquire(&self, check: &Check<'_>, prefetch: Prefetch) -> Answer {
         let pool = &self.0;
         let (key, now) = (check.policy_fingerprint(), pool.clock.now());
         let mut entry = pool.table.entry(key);
         let refill_until = (!entry.is_being_reset()).then(|| now.saturating_add(pool.patience));
         let acquired = entry
-            .account_or_open(check, lease)
-            .map(|account| account.acquire(check, lease, now, refill_until));
+            .account_or_open(check, prefetch)
+            .map(|account| account.acquire(check, prefetch, now, refill_until));
         drop(entry);
         let Some(Acquired {
             decision,
@@ -130,7 +130,7 @@ impl<S: Store> Store for Prefetching<S> {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         if checks
             .iter()
-            .any(|check| has_quota_lease(check) || is_reset(check))
+            .any(|check| has_prefetch(check) || is_reset(check))
         {
             return self.ask_prefetching(checks);
         }
@@ -163,8 +163,8 @@ impl<S: Store> Store for Prefetching<S> {
 }
 
 #[inline]
-fn has_quota_lease(check: &Check<'_>) -> bool {
-    check.policy.quota_lease().is_some()
+fn has_prefetch(check: &Check<'_>) -> bool {
+    check.policy.prefetch().is_some()
 }
 
 /// Whether a batch may answer this check, if it is the only one of its question.
@@ -178,12 +178,12 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         && check.algorithm.can_be_late()
 }
 
-/// The same check, without a refund of what was taken under a quota lease. `PrefetchedPermits::give_back`
-/// has the reason.
+/// The same check, without a refund of what a policy with prefetch has taken.
+/// `PrefetchedPermits::give_back` has the reason.
 fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     let action = match check.action {
         Action::Refund { permits, receipt } | Action::Withdraw { permits, receipt }
-            if has_quota_lease(check) =>
+            if has_prefetch(check) =>
         {
             Action::Cancel { permits, receipt }
         }

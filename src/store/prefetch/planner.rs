@@ -37,7 +37,7 @@
 
 use crate::algorithm::Algorithm;
 use crate::decision::Decision;
-use crate::store::QuotaLease;
+use crate::store::Prefetch;
 use crate::store::claim::{Claim, Number};
 use crate::time::Micros;
 
@@ -53,7 +53,7 @@ const MAX_OVERSIZE: u32 = 8;
 const HALF_LIFE: Micros = Micros::new(100_000);
 
 pub(super) struct RefillPlanner {
-    lease: QuotaLease,
+    prefetch: Prefetch,
     demand: Demand,
     latency: Latency,
     cap: Cap,
@@ -94,9 +94,9 @@ pub(super) enum Arrival {
 }
 
 impl RefillPlanner {
-    pub(super) fn new(lease: QuotaLease) -> Self {
+    pub(super) fn new(prefetch: Prefetch) -> Self {
         Self {
-            lease,
+            prefetch,
             demand: Demand::default(),
             latency: Latency::default(),
             cap: Cap::NONE,
@@ -110,18 +110,18 @@ impl RefillPlanner {
     }
 
     /// A planner that knows nothing yet. It only waits for the batch in flight, to give it back.
-    pub(super) fn restarted(&self, lease: QuotaLease) -> Self {
+    pub(super) fn restarted(&self, prefetch: Prefetch) -> Self {
         let mut restarted = Self {
             known_since: self.known_since,
             in_flight: self.in_flight,
-            ..Self::new(lease)
+            ..Self::new(prefetch)
         };
         restarted.want_none();
         restarted
     }
 
-    pub(super) fn lease(&self) -> QuotaLease {
-        self.lease
+    pub(super) fn prefetch(&self) -> Prefetch {
+        self.prefetch
     }
 
     pub(super) fn has_in_flight(&self) -> bool {
@@ -157,8 +157,8 @@ impl RefillPlanner {
     pub(super) fn record_demand(&mut self, algorithm: &Algorithm, permits: u32, now: Micros) {
         // No batch has room for more, so it would answer other questions only. And who asks for
         // more is not charged if it is denied, and may ask again and again.
-        if permits <= self.lease.most_permits(algorithm) {
-            self.demand.record(permits, now, self.lease.horizon());
+        if permits <= self.prefetch.most_permits(algorithm) {
+            self.demand.record(permits, now, self.prefetch.horizon());
         }
     }
 
@@ -191,7 +191,7 @@ impl RefillPlanner {
 
     /// How many permits to ask for, if a round trip for them pays.
     fn batch_size(&self, algorithm: &Algorithm, held: u32, cost: u32, now: Micros) -> Option<u32> {
-        let horizon = self.lease.horizon();
+        let horizon = self.prefetch.horizon();
         let expected = self.demand.per_horizon();
         let round_trip = self.latency.expected(now);
         let back_since = algorithm.permits_in(now.saturating_sub(self.used_at));
@@ -207,7 +207,7 @@ impl RefillPlanner {
         let whole = lasting
             .clamp(expected, expected.saturating_mul(MAX_OVERSIZE))
             .saturating_add(on_the_way.saturating_sub(used))
-            .min(self.lease.most_permits(algorithm))
+            .min(self.prefetch.most_permits(algorithm))
             .min(self.cap.permits(now, horizon));
         let permits = whole.checked_sub(held)?;
         // The batch is useful until its permits have come back, or until they are too old.
@@ -216,7 +216,7 @@ impl RefillPlanner {
             0 => expected,
             back => part(expected, lasts.into(), back.into()),
         };
-        let held_for = self.lease.most_age().saturating_sub(round_trip);
+        let held_for = self.prefetch.most_age().saturating_sub(round_trip);
         let while_held = part(expected, held_for.get(), horizon.get());
         let saved = permits.min(while_it_lasts).min(while_held) / cost.max(1);
         (saved >= MIN_SAVED).then_some(permits)
@@ -244,7 +244,7 @@ impl RefillPlanner {
         self.latency.record(round_trip, now);
         if decision.is_allowed() {
             self.low_watermark = algorithm.permits_in(round_trip).max(refill.permits / 2);
-            self.cap.double(now, self.lease.horizon());
+            self.cap.double(now, self.prefetch.horizon());
         } else {
             let fits = decision.remaining.min(refill.permits / 2);
             self.cap.lower(fits.max(MIN_SAVED), now);
@@ -267,7 +267,7 @@ impl RefillPlanner {
     }
 
     fn pause(&mut self, now: Micros) {
-        let pause = Micros::new(self.lease.horizon().get() / 2);
+        let pause = Micros::new(self.prefetch.horizon().get() / 2);
         self.not_before = now.saturating_add(pause);
     }
 }

@@ -318,7 +318,7 @@ impl<S: Store> ResetGuard<S> {
         check: &Check<'_>,
         refunds: &mut Vec<Refunds>,
     ) -> Option<Self> {
-        // Policies without a lease count too: this one may have had a lease before, or get one
+        // Policies without prefetch count too: this one may have had it before, or get it
         // meanwhile.
         let (leftover, key) = (leftover(check)?, check.policy_fingerprint());
         let mut entry = pool.table.entry(key);

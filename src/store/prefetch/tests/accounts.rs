@@ -10,7 +10,7 @@ use crate::algorithm::Action;
 use crate::decision::Receipt;
 use crate::limit::Limit;
 use crate::store::prefetch::table::Table;
-use crate::store::prefetch::{Prefetching, QuotaLease};
+use crate::store::prefetch::{Prefetch, Prefetching};
 use crate::store::{Answer, Store};
 use crate::time::{HOUR, Micros};
 
@@ -25,7 +25,7 @@ async fn a_look_goes_to_the_store_and_adds_what_is_held_here() {
     for _ in 0..100 {
         let look = ask(&process, &subject, Action::look()).await.unwrap();
         assert_eq!(look.remaining(), 9_500);
-        assert!(!look.is_from_batch());
+        assert!(!look.is_prefetched());
     }
     assert_eq!(way.asked(), [Action::look(); 100]);
 }
@@ -60,23 +60,23 @@ async fn a_charge_tells_what_is_left_with_what_is_held_here() {
     }
 }
 
-/// Under a lease, others may hold permits that were taken since, which a refund would pay back too
+/// With prefetch, others may hold permits that were taken since, which a refund would pay back too
 /// early.
 #[tokio::test(start_paused = true)]
-async fn a_refund_is_a_cancel_under_a_lease_and_stays_one_without() {
+async fn a_refund_is_a_cancel_with_prefetch_and_stays_one_without() {
     let (permits, receipt) = (1, Receipt::default());
     let cancel = Action::Cancel { permits, receipt };
     let refund = Action::Refund { permits, receipt };
     let withdraw = Action::Withdraw { permits, receipt };
     let (process, way) = Fleet::new().process();
-    let [leased, without] = [Some(QuotaLease::new()), None]
-        .map(|lease| Subject::under(Limit::gcra(10_000, HOUR), lease));
+    let [prefetched, without] = [Some(Prefetch::new()), None]
+        .map(|prefetch| Subject::under(Limit::gcra(10_000, HOUR), prefetch));
     for action in [refund, withdraw] {
-        for (subject, handed_on) in [(&leased, cancel), (&without, action)] {
+        for (subject, handed_on) in [(&prefetched, cancel), (&without, action)] {
             let _ = ask(&process, subject, action).await.unwrap();
             assert_eq!(way.asked(), [handed_on]);
         }
-        let together = [&leased, &without].map(|subject| subject.check(action));
+        let together = [&prefetched, &without].map(|subject| subject.check(action));
         let Answer::Pending(answer) = process.ask(&together) else {
             panic!("without a trip");
         };
@@ -121,15 +121,15 @@ async fn a_flood_of_subjects_drives_out_none_whose_batch_is_in_flight() {
 #[tokio::test(start_paused = true)]
 async fn a_new_subject_takes_the_place_of_the_one_asked_for_longest_ago() {
     let (table, subject) = (Table::new(), hot());
-    let (check, lease) = (subject.check(Action::take(1)), QuotaLease::new());
+    let (check, prefetch) = (subject.check(Action::take(1)), Prefetch::new());
     let set = table.place(1);
     let mut of_set = (1..).filter(|key| table.place(*key) == set);
     let [first, second, third, fourth, newest] = [(); 5].map(|()| of_set.next().unwrap());
     let asked_in_turn = [first, second, third, fourth, second, first, newest];
     for (now, key) in (1..).zip(asked_in_turn) {
         let mut entry = table.entry(key);
-        let account = entry.account_or_open(&check, lease).expect("a place");
-        let _ = account.acquire(&check, lease, Micros::new(now), None);
+        let account = entry.account_or_open(&check, prefetch).expect("a place");
+        let _ = account.acquire(&check, prefetch, Micros::new(now), None);
     }
     let kept =
         [first, second, third, fourth, newest].map(|key| table.entry(key).account().is_some());

@@ -14,7 +14,7 @@ use super::{MILLISECOND, warm_up, windowed};
 use crate::algorithm::Action;
 use crate::limit::Limit;
 use crate::store::Store;
-use crate::store::prefetch::{Prefetching, QuotaLease};
+use crate::store::prefetch::{Prefetch, Prefetching};
 use crate::store::{Answer, PendingAnswer};
 use crate::time::{DAY, MINUTE};
 
@@ -71,7 +71,7 @@ async fn held_permits_are_given_back_before_a_credit() {
     ] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
-        let subject = Subject::under(limit, Some(QuotaLease::new()));
+        let subject = Subject::under(limit, Some(Prefetch::new()));
         warm_up(&process, &subject, 500).await;
         assert!(fleet.look(&subject).remaining() < 9_500);
         *way.back.lock().unwrap() = MILLISECOND;
@@ -127,15 +127,15 @@ async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() 
 /// The batch was held when the rules were replaced. It would be given back from what others have
 /// taken since the reset.
 #[tokio::test(start_paused = true)]
-async fn permits_held_under_a_lease_are_given_back_when_the_policy_loses_it() {
+async fn held_permits_are_given_back_when_the_policy_no_longer_prefetches() {
     let limit = Limit::fixed_window(10_000, DAY).aligned();
-    let leased = Subject::under(limit, Some(QuotaLease::new()));
+    let prefetched = Subject::under(limit, Some(Prefetch::new()));
     let without = Subject::under(limit, None);
     for (change, remaining) in [(RESET, 10_000), (CREDIT, 9_503)] {
         let fleet = Fleet::new();
         let (process, _) = fleet.process();
-        warm_up(&process, &leased, 500).await;
-        assert!(fleet.look(&leased).remaining() < 9_500);
+        warm_up(&process, &prefetched, 500).await;
+        assert!(fleet.look(&prefetched).remaining() < 9_500);
         let changed = ask(&process, &without, change).await.unwrap();
         assert_eq!(changed.remaining(), remaining, "{change:?}");
         let others = fleet.memory.decide(&[without.check(Action::take(500))]);
@@ -167,7 +167,7 @@ async fn a_batch_in_flight_at_a_reset_is_not_given_back() {
     for limit in [limit, limit.aligned()] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
-        let subject = Subject::under(limit, Some(QuotaLease::new()));
+        let subject = Subject::under(limit, Some(Prefetch::new()));
         let asked = ask_for_a_batch(&process, &way, &subject).await;
         *way.back.lock().unwrap() = Duration::ZERO;
         // No server is asked twice in one instant.
@@ -266,10 +266,10 @@ async fn a_change_that_is_done_holds_up_no_batch_of_a_subject_asked_for_later() 
 /// A subject can have several limits at a time.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_in_advance_of_another_limit_until_a_change_is_done() {
-    let lease = Some(QuotaLease::new());
+    let prefetch = Some(Prefetch::new());
     let [changed, other] = [10_000, 20_000].map(|permits| {
         let limit = Limit::fixed_window(permits, MINUTE);
-        Subject::under(limit, lease)
+        Subject::under(limit, prefetch)
     });
     for change in [RESET, CREDIT] {
         let (process, way) = Fleet::new().process();
@@ -300,21 +300,24 @@ async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
     }
 }
 
-/// The policy gets a lease while its reset is in flight, as when rules are replaced.
+/// The policy begins to prefetch while its reset is in flight, as when rules are replaced.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_in_advance_until_a_change_begun_without_a_lease_is_done() {
+async fn nothing_is_taken_in_advance_until_a_change_begun_without_prefetch_is_done() {
     let limit = Limit::fixed_window(10_000, MINUTE);
-    let leased = Subject::under(limit, Some(QuotaLease::new()));
+    let prefetched = Subject::under(limit, Some(Prefetch::new()));
     let without = Subject::under(limit, None);
     for change in [RESET, CREDIT] {
         let (process, way) = Fleet::new().process();
         let late = 10 * MILLISECOND;
         let changed = begin_late(&process, &way, &without, change, late).await;
-        ask_at_once(&process, &leased, 20).await.join_all().await;
+        ask_at_once(&process, &prefetched, 20)
+            .await
+            .join_all()
+            .await;
         assert_eq!(way.asked(), [Action::take(1); 20], "{change:?}");
         changed.await.unwrap().unwrap();
         // Then batches are taken again.
-        warm_up(&process, &leased, 100).await;
-        assert!(in_hand(&process, &leased, 1).is_some());
+        warm_up(&process, &prefetched, 100).await;
+        assert!(in_hand(&process, &prefetched, 1).is_some());
     }
 }

@@ -14,7 +14,7 @@ use crate::key::{self, Key};
 use crate::limit::Limit;
 use crate::store::memory::MemoryStore;
 use crate::store::owned::OwnedCheck;
-use crate::store::prefetch::{Prefetching, QuotaLease};
+use crate::store::prefetch::{Prefetch, Prefetching};
 use crate::store::{Answer, Check, FailureMode, PolicyId, Store, UnderWay};
 use crate::time::{Clock, Micros};
 
@@ -178,9 +178,9 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    pub(super) fn under(limit: Limit, lease: Option<QuotaLease>) -> Self {
+    pub(super) fn under(limit: Limit, prefetch: Option<Prefetch>) -> Self {
         Self {
-            policy: PolicyId::new("api").with_quota_lease(lease),
+            policy: PolicyId::new("api").with_prefetch(prefetch),
             algorithm: Algorithm::try_from(&limit).unwrap(),
             key: 0,
         }

@@ -11,7 +11,7 @@ use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::{Limit, per_second};
 use crate::store::Store;
-use crate::store::prefetch::{Prefetching, QuotaLease};
+use crate::store::prefetch::{Prefetch, Prefetching};
 use crate::time::{DAY, MINUTE, SECOND};
 
 /// Longer than a batch is awaited.
@@ -25,7 +25,7 @@ async fn permits_of_an_idle_subject_are_given_back() {
     ] {
         let fleet = Fleet::new();
         let (process, _) = fleet.process();
-        let subject = Subject::under(limit, Some(QuotaLease::new()));
+        let subject = Subject::under(limit, Some(Prefetch::new()));
         let mut used = 0;
         while in_hand(&process, &subject, 1).is_none() {
             let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     let (process, _) = fleet.process();
     let old = windowed();
     warm_up(&process, &old, 500).await;
-    let new = Subject::under(Limit::fixed_window(20_000, MINUTE), Some(QuotaLease::new()));
+    let new = Subject::under(Limit::fixed_window(20_000, MINUTE), Some(Prefetch::new()));
     for _ in 0..350 {
         let decision = ask(&process, &new, Action::take(1)).await.unwrap();
         assert_eq!((decision.limit(), decision.is_allowed()), (20_000, true));
@@ -148,12 +148,12 @@ async fn no_more_is_held_than_a_share_that_was_lowered() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let limit = Limit::fixed_window(1_000, MINUTE);
-    let lease = QuotaLease::new();
-    let old = Subject::under(limit, Some(lease.share(0.1)));
+    let prefetch = Prefetch::new();
+    let old = Subject::under(limit, Some(prefetch.share(0.1)));
     warm_up(&process, &old, 500).await;
     let held = |used| 1_000 - used - fleet.look(&old).remaining();
     assert!(held(500) > 10);
-    let new = Subject::under(limit, Some(lease.share(0.01)));
+    let new = Subject::under(limit, Some(prefetch.share(0.01)));
     let two_horizons = 200;
     warm_up(&process, &new, two_horizons).await;
     for used in 501 + two_horizons..=900 {
@@ -176,8 +176,8 @@ async fn a_subject_that_has_several_limits_at_a_time_gets_all_that_they_hold() {
     ] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
-        let lease = Some(QuotaLease::new());
-        let [often, seldom] = [often, seldom].map(|limit| Subject::under(limit, lease));
+        let prefetch = Some(Prefetch::new());
+        let [often, seldom] = [often, seldom].map(|limit| Subject::under(limit, prefetch));
         let name = often.algorithm.name();
         let (mut asked, mut allowed) = (0, 0);
         for number in 0..7_000 {
@@ -254,10 +254,10 @@ async fn a_batch_of_a_policy_whose_group_was_changed_is_given_back() {
 async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let lease = Some(QuotaLease::new());
-    let old = Subject::under(Limit::fixed_window(10_000, MINUTE), lease);
+    let prefetch = Some(Prefetch::new());
+    let old = Subject::under(Limit::fixed_window(10_000, MINUTE), prefetch);
     let asked = ask_for_a_batch(&process, &way, &old).await;
-    let new = Subject::under(Limit::fixed_window(20_000, MINUTE), lease);
+    let new = Subject::under(Limit::fixed_window(20_000, MINUTE), prefetch);
     let _ = ask(&process, &new, Action::take(1)).await.unwrap();
     assert!(asked.join_all().await.iter().all(Decision::is_allowed));
     tokio::time::sleep(350 * MILLISECOND).await;
@@ -273,14 +273,14 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
 async fn a_batch_that_comes_after_batches_of_the_new_limit_is_given_back() {
     let fleet = Fleet::new();
     let (process, way) = fleet.process();
-    let lease = Some(QuotaLease::new().max_age(10 * MILLISECOND));
+    let prefetch = Some(Prefetch::new().max_age(10 * MILLISECOND));
     let limit = |permits| Limit::fixed_window(permits, DAY).aligned();
-    let old = Subject::under(limit(10_000), lease);
+    let old = Subject::under(limit(10_000), prefetch);
     let asked = ask_for_a_batch(&process, &way, &old).await;
     let two_horizons = 10 * MILLISECOND;
     advance(two_horizons).await;
     *way.back.lock().unwrap() = Duration::ZERO;
-    let new = Subject::under(limit(20_000), lease);
+    let new = Subject::under(limit(20_000), prefetch);
     warm_up(&process, &new, 10).await;
     asked.join_all().await;
     settle().await;
@@ -319,8 +319,8 @@ async fn permits_given_back_by_one_process_are_not_handed_out_twice() {
     let fleet = Fleet::new();
     let (early, _) = fleet.process();
     let (late, _) = fleet.process();
-    let lease = QuotaLease::new().share(0.4).max_age(2 * SECOND);
-    let subject = Subject::under(Limit::gcra(1_000, SECOND), Some(lease));
+    let prefetch = Prefetch::new().share(0.4).max_age(2 * SECOND);
+    let subject = Subject::under(Limit::gcra(1_000, SECOND), Some(prefetch));
     for process in [&early, &late] {
         for _ in 0..200 {
             let _ = ask(process, &subject, Action::take(1)).await.unwrap();

@@ -11,13 +11,13 @@ use super::fleet::{Fleet, Subject, Way, ask, settle};
 use crate::algorithm::Action;
 use crate::decision::Decision;
 use crate::limit::Limit;
-use crate::store::prefetch::{Prefetching, QuotaLease};
+use crate::store::prefetch::{Prefetch, Prefetching};
 use crate::time::{Clock as _, Micros, SECOND};
 
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub(super) limit: Limit,
-    lease: QuotaLease,
+    prefetch: Prefetch,
     steps: Vec<(usize, Step)>,
 }
 
@@ -30,7 +30,7 @@ enum Step {
         cost: u32,
         pause: Duration,
     },
-    /// A process without leases takes everything there is.
+    /// A process that does not prefetch takes everything there is.
     Drain,
     /// Like `Drain`, but this long before everything is paid back; then all processes ask for what
     /// they hold. At that moment a permit that is a little late is one too many.
@@ -50,9 +50,9 @@ enum Step {
 const PROCESSES: usize = 4;
 
 pub(super) fn histories(limit: impl Strategy<Value = Limit>) -> impl Strategy<Value = History> {
-    let lease = (0.05..1.0, 10..2_000_u64).prop_map(|(share, age)| {
+    let prefetch = (0.05..1.0, 10..2_000_u64).prop_map(|(share, age)| {
         let age = Duration::from_millis(age);
-        QuotaLease::new().share(share).max_age(age)
+        Prefetch::new().share(share).max_age(age)
     });
     let cost = prop_oneof![5 => Just(1_u32), 1 => 2..6_u32];
     let micros = |range: std::ops::Range<u64>| range.prop_map(Duration::from_micros);
@@ -70,9 +70,9 @@ pub(super) fn histories(limit: impl Strategy<Value = Limit>) -> impl Strategy<Va
         2 => micros(0..400_000).prop_map(Step::Wait),
     ];
     let steps = prop::collection::vec((0..PROCESSES, step), 20..120);
-    (limit, lease, steps).prop_map(|(limit, lease, steps)| History {
+    (limit, prefetch, steps).prop_map(|(limit, prefetch, steps)| History {
         limit,
-        lease,
+        prefetch,
         steps,
     })
 }
@@ -95,7 +95,7 @@ impl HandedOut {
         if !decision.is_allowed() {
             return;
         }
-        let is_of_batch = decision.is_from_batch();
+        let is_of_batch = decision.is_prefetched();
         let (at, window) = match is_of_batch {
             true => (now, look),
             false => (decision.receipt.at, decision),
@@ -116,7 +116,7 @@ type Process = (Arc<Prefetching<Arc<Way>>>, Arc<Way>);
 /// A running history.
 struct Run {
     fleet: Fleet,
-    leased: Subject,
+    prefetched: Subject,
     plain: Subject,
     processes: Vec<Process>,
     asking: JoinSet<()>,
@@ -127,7 +127,7 @@ impl Run {
     fn of(history: &History) -> Self {
         let fleet = Fleet::new();
         Self {
-            leased: Subject::under(history.limit, Some(history.lease)),
+            prefetched: Subject::under(history.limit, Some(history.prefetch)),
             plain: Subject::under(history.limit, None),
             processes: (0..PROCESSES).map(|_| start(&fleet)).collect(),
             asking: JoinSet::new(),
@@ -182,11 +182,11 @@ impl Run {
     }
 
     fn ask(&mut self, position: usize, cost: u32) {
-        // One process has no leases.
+        // One process does not prefetch.
         let subject = if position == 0 {
             self.plain.clone()
         } else {
-            self.leased.clone()
+            self.prefetched.clone()
         };
         let process = Arc::clone(&self.processes[position].0);
         let (fleet, handed_out) = (self.fleet.clone(), self.handed_out.clone());

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use self::fleet::{DEADLINE, Fleet, Subject, Way, ask, in_hand, settle};
-use super::{Prefetching, QuotaLease};
+use super::{Prefetch, Prefetching};
 use crate::algorithm::{Action, Patience, Take};
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
@@ -32,12 +32,12 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const LIMIT: Limit = Limit::gcra(10_000, SECOND);
 
 fn hot() -> Subject {
-    Subject::under(LIMIT, Some(QuotaLease::new()))
+    Subject::under(LIMIT, Some(Prefetch::new()))
 }
 
 /// Ten thousand permits in each minute, which come back all at once.
 fn windowed() -> Subject {
-    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(QuotaLease::new()))
+    Subject::under(Limit::fixed_window(10_000, MINUTE), Some(Prefetch::new()))
 }
 
 /// Asks this many times, once a millisecond, and lets the batches arrive.
@@ -59,7 +59,7 @@ async fn a_subject_that_is_often_asked_for_takes_few_trips() {
         Limit::fixed_window(10_000, SECOND),
     ] {
         let (process, way) = Fleet::new().process();
-        let subject = Subject::under(limit, Some(QuotaLease::new()));
+        let subject = Subject::under(limit, Some(Prefetch::new()));
         warm_up(&process, &subject, 100).await;
         let before = way.trips();
         warm_up(&process, &subject, 2_000).await;
@@ -83,7 +83,7 @@ async fn a_subject_that_is_seldom_asked_for_is_asked_about_each_time() {
 #[tokio::test(start_paused = true)]
 async fn a_subject_that_uses_little_of_a_high_limit_takes_no_batches() {
     let (process, way) = Fleet::new().process();
-    let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(QuotaLease::new()));
+    let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(Prefetch::new()));
     warm_up(&process, &subject, 500).await;
     assert_eq!(way.asked(), [Action::take(1); 500]);
 }
@@ -107,13 +107,13 @@ async fn over_a_store_that_answers_at_once_there_are_no_batches() {
     let process = Prefetching::with_clock(Arc::clone(&store), DEADLINE, under_way, clock);
     for _ in 0..500 {
         let decision = in_hand(&process, &subject, 1).expect("no trip");
-        assert!(decision.is_allowed() && !decision.is_from_batch());
+        assert!(decision.is_allowed() && !decision.is_prefetched());
         advance(MILLISECOND).await;
     }
     assert_eq!(*store.1.lock().unwrap(), [Action::take(1); 500]);
 }
 
-/// As documented in docs/quota-leases.md.
+/// As documented in docs/prefetch.md.
 #[tokio::test(start_paused = true)]
 async fn the_higher_the_limit_the_smaller_a_part_of_it_has_batches() {
     for (a_second, too_little, enough) in
@@ -122,7 +122,7 @@ async fn the_higher_the_limit_the_smaller_a_part_of_it_has_batches() {
         for (used_a_second, has_batches) in [(too_little, false), (enough, true)] {
             let (process, way) = Fleet::new().process();
             let limit = Limit::gcra(a_second, SECOND);
-            let subject = Subject::under(limit, Some(QuotaLease::new()));
+            let subject = Subject::under(limit, Some(Prefetch::new()));
             for _ in 0..used_a_second {
                 let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
                 assert!(decision.is_allowed());
@@ -141,7 +141,7 @@ async fn the_higher_the_limit_the_smaller_a_part_of_it_has_batches() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_outlasts_its_trip() {
     let (process, way) = Fleet::new().process();
-    let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(QuotaLease::new()));
+    let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(Prefetch::new()));
     for (trip, expected) in [(0, 95), (4, 90), (8, 90), (24, 90), (0, 95)] {
         for time in [&way.there, &way.back] {
             *time.lock().unwrap() = trip / 2 * MILLISECOND;
@@ -230,7 +230,7 @@ async fn a_cost_that_fits_is_not_denied_because_a_batch_does_not() {
     let (process, _) = fleet.process();
     let subject = Subject::under(
         Limit::fixed_window(100, MINUTE),
-        Some(QuotaLease::new().share(1.0)),
+        Some(Prefetch::new().share(1.0)),
     );
     let mut allowed = 0;
     for _ in 0..200 {
@@ -274,7 +274,7 @@ async fn what_is_held_here_remains_after_a_question_that_it_is_too_little_for() 
     assert!(in_hand(&process, &subject, 1).is_some());
     settle().await;
     let decision = ask(&process, &subject, Action::take(5_000)).await.unwrap();
-    assert!(!decision.is_from_batch());
+    assert!(!decision.is_prefetched());
     assert_eq!(decision.remaining(), 10_000 - 101 - 5_000);
 }
 
@@ -286,7 +286,7 @@ async fn what_is_held_here_keeps_the_limit_from_being_near() {
         let subject = windowed();
         warm_up(&process, &subject, 1_000).await;
         let decision = ask(&process, &subject, Action::take(cost)).await.unwrap();
-        assert!(decision.is_allowed() && !decision.is_from_batch());
+        assert!(decision.is_allowed() && !decision.is_prefetched());
         assert_eq!(decision.remaining(), left);
         assert_eq!(decision.is_near_limit, is_near, "{left} left");
         let left_to_others = fleet.look(&subject).remaining();
@@ -297,13 +297,13 @@ async fn what_is_held_here_keeps_the_limit_from_being_near() {
 #[tokio::test(start_paused = true)]
 async fn a_decision_from_a_batch_tells_that_the_limit_is_near() {
     let (process, _) = Fleet::new().process();
-    let subject = Subject::under(Limit::fixed_window(1_000, MINUTE), Some(QuotaLease::new()));
+    let subject = Subject::under(Limit::fixed_window(1_000, MINUTE), Some(Prefetch::new()));
     let mut from_batches = [0, 0];
     for _ in 0..1_000 {
         let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
         let is_near = decision.remaining() <= 100;
         assert_eq!(decision.is_near_limit, is_near, "{}", decision.remaining());
-        from_batches[usize::from(is_near)] += u32::from(decision.is_from_batch());
+        from_batches[usize::from(is_near)] += u32::from(decision.is_prefetched());
         settle().await;
         advance(Duration::from_micros(100)).await;
     }
@@ -317,8 +317,8 @@ async fn a_decision_from_a_batch_tells_that_the_limit_is_near() {
 async fn no_more_is_held_than_the_share() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
-    let lease = QuotaLease::new().share(0.02);
-    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(lease));
+    let prefetch = Prefetch::new().share(0.02);
+    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(prefetch));
     for used in 1..=2_000 {
         let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
         settle().await;
@@ -351,8 +351,8 @@ async fn a_cost_that_no_batch_can_answer_makes_none_larger() {
 #[tokio::test(start_paused = true)]
 async fn permits_in_hand_outlast_the_store_until_they_are_too_old() {
     let (process, way) = Fleet::new().process();
-    let lease = QuotaLease::new().max_age(500 * MILLISECOND);
-    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(lease));
+    let prefetch = Prefetch::new().max_age(500 * MILLISECOND);
+    let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(prefetch));
     warm_up(&process, &subject, 500).await;
     way.fails.store(true, Ordering::SeqCst);
     let mut in_hand_for = Duration::ZERO;

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::advance;
 
 use super::fleet::{DEADLINE, Fleet, Subject, ask, ask_at_once, settle};
-use super::{MILLISECOND, Prefetching, QuotaLease};
+use super::{MILLISECOND, Prefetch, Prefetching};
 use crate::algorithm::Action;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::Limit;
@@ -30,7 +30,7 @@ async fn ask_often<S: Store>(process: &Prefetching<S>, subject: &Subject, times:
 #[tokio::test(start_paused = true)]
 async fn a_denied_subject_takes_hardly_more_trips_than_without_batches() {
     let (process, way) = Fleet::new().process();
-    let subject = Subject::under(Limit::fixed_window(500, HOUR), Some(QuotaLease::new()));
+    let subject = Subject::under(Limit::fixed_window(500, HOUR), Some(Prefetch::new()));
     assert_eq!(ask_often(&process, &subject, 1_000).await, 500);
     way.asked();
     assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
@@ -57,7 +57,7 @@ async fn a_store_that_fails_is_hardly_asked_for_batches() {
     let failing = Failing(Arc::clone(&batches));
     let under_way = UnderWay::default();
     let process = Prefetching::with_clock(failing, DEADLINE, under_way, Fleet::new().clock);
-    let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(QuotaLease::new()));
+    let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(Prefetch::new()));
     assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
     let batches = batches.load(Ordering::SeqCst);
     assert!((1..=100).contains(&batches), "{batches}");
@@ -70,12 +70,12 @@ async fn a_subject_that_was_denied_takes_batches_again_when_there_is_room() {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
         *way.there.lock().unwrap() = trip * MILLISECOND;
-        let subject = Subject::under(Limit::gcra(10_000, SECOND), Some(QuotaLease::new()));
+        let subject = Subject::under(Limit::gcra(10_000, SECOND), Some(Prefetch::new()));
         let in_hand = async |times| {
             let mut in_hand = 0;
             for _ in 0..times {
                 let answer = ask(&process, &subject, Action::take(cost)).await;
-                in_hand += u32::from(answer.is_ok_and(|decision| decision.is_from_batch()));
+                in_hand += u32::from(answer.is_ok_and(|decision| decision.is_prefetched()));
                 settle().await;
                 advance(MILLISECOND).await;
             }
@@ -99,8 +99,8 @@ async fn a_subject_that_was_denied_takes_batches_again_when_there_is_room() {
 #[tokio::test(start_paused = true)]
 async fn where_a_trip_takes_longer_than_permits_may_be_held_hardly_any_are_taken_in_advance() {
     let (process, way) = Fleet::new().process();
-    let lease = QuotaLease::new().max_age(10 * MILLISECOND);
-    let subject = Subject::under(Limit::gcra(10_000, SECOND), Some(lease));
+    let prefetch = Prefetch::new().max_age(10 * MILLISECOND);
+    let subject = Subject::under(Limit::gcra(10_000, SECOND), Some(prefetch));
     let batches_in_a_second = async || {
         let (mut all, mut in_hand) = (JoinSet::new(), 0);
         for _ in 0..1_000 {
@@ -109,7 +109,7 @@ async fn where_a_trip_takes_longer_than_permits_may_be_held_hardly_any_are_taken
             advance(MILLISECOND).await;
         }
         for decision in all.join_all().await.into_iter().flatten() {
-            in_hand += u32::from(decision.is_from_batch());
+            in_hand += u32::from(decision.is_prefetched());
         }
         let asked = way.asked().into_iter();
         let batches = asked.filter(|action| action.takes() > 1).count();

@@ -187,11 +187,11 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     let (permits, receipt) = (take.cost, decision.receipt);
     // Others that have taken permits since hold them to be handed out later, or were told when
     // theirs come: giving back permits before those would create permits.
-    let has_quota_lease = check.check().policy.quota_lease().is_some();
+    let has_prefetch = check.check().policy.prefetch().is_some();
     let may_be_late = check.algorithm.queues() || take.patience != Patience::None;
     match permits {
         0 => None,
-        _ if has_quota_lease => Some(Action::Cancel { permits, receipt }),
+        _ if has_prefetch => Some(Action::Cancel { permits, receipt }),
         _ if may_be_late => Some(Action::Withdraw { permits, receipt }),
         _ => Some(Action::Refund { permits, receipt }),
     }

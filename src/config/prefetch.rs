@@ -1,29 +1,29 @@
-//! `quota_lease = true`, or `{ ... }`: the file's words for a `QuotaLease`.
+//! `prefetch = true`, or `{ ... }`: the file's words for a `Prefetch`.
 
 use super::field::Field;
 use super::fields::Known;
 use super::rate::time;
 use super::{FileError, unsound};
-use crate::store::QuotaLease;
+use crate::store::Prefetch;
 
 const FIELDS: Known = &["share", "max_age"];
 
 /// `None` if it is switched off.
-pub(super) fn read(field: &Field<'_>) -> Result<Option<QuotaLease>, FileError> {
+pub(super) fn read(field: &Field<'_>) -> Result<Option<Prefetch>, FileError> {
     if let Some(is_on) = field.as_boolean() {
-        return Ok(is_on.then(QuotaLease::new));
+        return Ok(is_on.then(Prefetch::new));
     }
     let expected = "true, or a table, such as { share = 0.1, max_age = \"1s\" }";
     let fields = field.table(FIELDS, expected)?;
-    let mut lease = QuotaLease::new();
+    let mut prefetch = Prefetch::new();
     if let Some(share) = fields.get("share") {
-        lease = lease.share(share.fraction("a share of the limit, above 0 and at most 1")?);
+        prefetch = prefetch.share(share.fraction("a share of the limit, above 0 and at most 1")?);
     }
     if let Some(age) = fields.get("max_age") {
-        lease = lease.max_age(time(&age)?);
+        prefetch = prefetch.max_age(time(&age)?);
     }
     // The limiter's own check, here so that the error has its place.
-    let sound = lease.sound();
+    let sound = prefetch.sound();
     let sound = sound.map_err(|error| unsound::table(&fields, error))?;
     Ok(Some(sound))
 }

@@ -1,4 +1,4 @@
-//! A hot policy with leases of quota beside the same without, over one Redis: everybody is the same
+//! A hot policy with prefetch beside the same without, over one Redis: everybody is the same
 //! subject, and all are allowed. Compare ratios within one run only.
 
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use futures_util::future::join_all;
 use tokio::runtime::Runtime;
-use tower_throttle::{Limit, Limiter, Policy, QuotaLease, SECOND};
+use tower_throttle::{Limit, Limiter, Policy, Prefetch, SECOND};
 
 #[path = "../tests/support/redis.rs"]
 #[allow(dead_code, unreachable_pub)]
@@ -42,7 +42,7 @@ fn hot_policy(criterion: &mut Criterion) {
     let server = server::Server::start();
     let limit = Limit::gcra(10_000_000, SECOND);
     let policies = [
-        Policy::new("leased", limit).quota_lease(QuotaLease::new()),
+        Policy::new("prefetched", limit).prefetch(Prefetch::new()),
         Policy::new("each asked", limit),
     ];
     let store = runtime.block_on(server.store());
@@ -52,7 +52,7 @@ fn hot_policy(criterion: &mut Criterion) {
     for at_once in [64, 256] {
         let mut group = criterion.benchmark_group(format!("hot policy, {at_once} at once"));
         group.throughput(Throughput::Elements(1));
-        for policy in ["each asked", "leased"] {
+        for policy in ["each asked", "prefetched"] {
             group.bench_function(policy, |bencher| {
                 bencher
                     .to_async(&runtime)

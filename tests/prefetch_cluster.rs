@@ -1,4 +1,4 @@
-//! Quota leases over a real Redis Cluster, beside policies about other subjects.
+//! Prefetch over a real Redis Cluster, beside policies about other subjects.
 #![cfg(feature = "redis")]
 
 mod support;
@@ -10,9 +10,7 @@ use http::{Request, Response, StatusCode};
 use support::cluster::Cluster;
 use support::until::until;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::{
-    DAY, Header, Key, Limit, Limiter, MINUTE, Policy, QuotaLease, RateLimitLayer,
-};
+use tower_throttle::{DAY, Header, Key, Limit, Limiter, MINUTE, Policy, Prefetch, RateLimitLayer};
 
 /// Nothing comes back while a test lasts.
 const HOT: Limit = Limit::gcra(1_000, Duration::from_secs(366 * 24 * 60 * 60));
@@ -50,10 +48,10 @@ async fn denied_on_another_node(cluster: &Cluster, limiter: &Limiter) -> (String
 /// handed out late, together with the next taker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_by_another_subject_gives_nothing_back_under_permits_that_others_may_hold() {
-    let leased = Policy::new("hot", HOT).quota_lease(QuotaLease::new());
+    let prefetched = Policy::new("hot", HOT).prefetch(Prefetch::new());
     for (hot, others, left) in [
-        (leased.clone(), 10, 1_000 - 11),
-        (leased, 0, 1_000),
+        (prefetched.clone(), 10, 1_000 - 11),
+        (prefetched, 0, 1_000),
         (Policy::new("hot", HOT), 10, 1_000 - 10),
     ] {
         let cluster = Cluster::without_full_coverage();

@@ -1,4 +1,4 @@
-//! Quota leases over a real Redis: what reaches it, and what a fleet hands out.
+//! Prefetch over a real Redis: what reaches it, and what a fleet hands out.
 #![cfg(feature = "redis")]
 
 mod support;
@@ -14,7 +14,7 @@ use tokio::runtime::Builder;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
     Answer, Check, ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy,
-    QuotaLease, RedisStore, ResponseHead, Rules, SECOND, Store, per_second,
+    Prefetch, RedisStore, ResponseHead, Rules, SECOND, Store, per_second,
 };
 
 async fn process(server: &Server, policy: Policy) -> Limiter {
@@ -27,8 +27,8 @@ fn over(store: RedisStore, policy: Policy) -> Limiter {
     builder.timeout(MINUTE).build().unwrap()
 }
 
-fn leased(limit: Limit) -> Policy {
-    Policy::new("hot", limit).quota_lease(QuotaLease::new())
+fn prefetching(limit: Limit) -> Policy {
+    Policy::new("hot", limit).prefetch(Prefetch::new())
 }
 
 /// Asks this often from this many tasks. Returns how many were allowed.
@@ -64,7 +64,7 @@ async fn a_hot_policy_takes_few_commands() {
         Limit::token_bucket(1_000_000, per_second(1_000_000)),
         Limit::fixed_window(1_000_000, HOUR),
     ] {
-        let limiter = process(&server, leased(limit)).await;
+        let limiter = process(&server, prefetching(limit)).await;
         storm(&limiter, 16, 500).await;
         let before = server.calls("evalsha");
         assert_eq!(storm(&limiter, 16, 5_000).await, 80_000, "{limit:?}");
@@ -83,7 +83,7 @@ async fn three_processes_hand_out_exactly_the_limit_together() {
     ] {
         let mut processes = Vec::new();
         for _ in 0..3 {
-            processes.push(process(&server, leased(limit)).await);
+            processes.push(process(&server, prefetching(limit)).await);
         }
         let storms = processes.iter().map(|process| storm(process, 8, 1_500));
         let allowed: u32 = join_all(storms).await.into_iter().sum();
@@ -132,7 +132,7 @@ async fn over_a_cluster_a_limit_is_handed_out_in_few_commands_and_to_the_permit(
     let mut processes = Vec::new();
     for _ in 0..2 {
         let store = RedisStore::connect(&cluster.url()).await.unwrap();
-        processes.push(over(store, leased(limit)));
+        processes.push(over(store, prefetching(limit)));
     }
     let before = commands();
     let storms = processes.iter().map(|process| storm(process, 8, 1_000));
@@ -156,8 +156,8 @@ async fn over_a_cluster_a_limit_is_handed_out_in_few_commands_and_to_the_permit(
 async fn a_look_counts_what_the_process_holds() {
     let server = Server::start();
     let limit = Limit::fixed_window(100_000, DAY);
-    let lease = QuotaLease::new().max_age(MINUTE);
-    let limiter = process(&server, Policy::new("hot", limit).quota_lease(lease)).await;
+    let prefetch = Prefetch::new().max_age(MINUTE);
+    let limiter = process(&server, Policy::new("hot", limit).prefetch(prefetch)).await;
     let other = process(&server, Policy::new("hot", limit)).await;
     let give_up = tokio::time::Instant::now() + 20 * SECOND;
     let mut left = 100_000;
@@ -177,8 +177,8 @@ async fn a_look_counts_what_the_process_holds() {
 async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
     let server = Server::start();
     let limit = Limit::fixed_window(100_000, DAY);
-    let grouped = || leased(limit).group("clients");
-    let limiter = process(&server, leased(limit)).await;
+    let grouped = || prefetching(limit).group("clients");
+    let limiter = process(&server, prefetching(limit)).await;
     let alone = process(&server, Policy::new("hot", limit)).await;
     let of_group = process(&server, Policy::new("hot", limit).group("clients")).await;
     let before = storm(&limiter, 8, 200).await;
@@ -204,11 +204,11 @@ fn after_flush_nothing_is_held_in_advance() {
     let workers = &mut Builder::new_multi_thread();
     let workers = workers.worker_threads(2).enable_all().build();
     let limit = Limit::fixed_window(1_000_000, DAY);
-    let lease = QuotaLease::new().max_age(MINUTE);
+    let prefetch = Prefetch::new().max_age(MINUTE);
     for runtime in [current_thread, workers].map(Result::unwrap) {
         let server = Server::start();
         let left = runtime.block_on(async {
-            let limiter = process(&server, Policy::new("hot", limit).quota_lease(lease)).await;
+            let limiter = process(&server, Policy::new("hot", limit).prefetch(prefetch)).await;
             let other = process(&server, Policy::new("hot", limit)).await;
             let mut left = 1_000_000;
             until("some are held", async || {
@@ -251,14 +251,14 @@ impl Store for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn flush_waits_at_most_twice_as_long_as_a_decision() {
-    let policy = leased(Limit::fixed_window(1_000_000, DAY));
+    let policy = prefetching(Limit::fixed_window(1_000_000, DAY));
     let limiter = Limiter::builder(Silent(MemoryStore::new())).policy(policy);
     let limiter = limiter.timeout(SECOND).build().unwrap();
     while !limiter
         .check("hot", "everybody")
         .await
         .unwrap()
-        .is_from_batch()
+        .is_prefetched()
     {
         tokio::task::yield_now().await;
     }
@@ -272,7 +272,7 @@ async fn flush_waits_at_most_twice_as_long_as_a_decision() {
 async fn a_limiter_that_ends_gives_back_what_is_left() {
     let server = Server::start();
     let limit = Limit::fixed_window(100_000, DAY);
-    let limiter = process(&server, leased(limit)).await;
+    let limiter = process(&server, prefetching(limit)).await;
     let allowed = storm(&limiter, 8, 200).await;
     let other = process(&server, Policy::new("hot", limit)).await;
     let remaining = || async { other.peek("hot", "everybody").await.unwrap().remaining() };
@@ -287,7 +287,7 @@ async fn a_limiter_that_ends_gives_back_what_is_left() {
 #[tokio::test]
 async fn batches_are_not_for_a_policy_in_shadow_and_not_while_limiting_is_off() {
     let server = Server::start();
-    let limiter = process(&server, leased(Limit::gcra(1_000_000, SECOND))).await;
+    let limiter = process(&server, prefetching(Limit::gcra(1_000_000, SECOND))).await;
     limiter
         .set_mode("hot", tower_throttle::Mode::Shadow)
         .unwrap();
@@ -302,7 +302,7 @@ async fn batches_are_not_for_a_policy_in_shadow_and_not_while_limiting_is_off() 
 }
 
 #[test]
-fn leases_that_make_no_sense_are_refused() {
+fn prefetch_that_makes_no_sense_is_refused() {
     let sliding = [
         Limit::sliding_log(10, SECOND),
         Limit::sliding_window(10, SECOND),
@@ -310,8 +310,8 @@ fn leases_that_make_no_sense_are_refused() {
         Limit::concurrency(10),
         Limit::leaky_bucket(10, per_second(10)),
     ];
-    let gcra = || leased(Limit::gcra(10, SECOND));
-    let lease = |lease| Policy::new("hot", Limit::gcra(10, SECOND)).quota_lease(lease);
+    let gcra = || prefetching(Limit::gcra(10, SECOND));
+    let prefetch = |prefetch| Policy::new("hot", Limit::gcra(10, SECOND)).prefetch(prefetch);
     let needs = |other| {
         format!(
             "got \"a policy with {other}\": {other} needs the store for each request, leave one of the two out"
@@ -331,7 +331,7 @@ fn leases_that_make_no_sense_are_refused() {
     ];
     for limit in sliding {
         refused.push((
-            leased(limit),
+            prefetching(limit),
             "is an option of gcra, token_bucket, fixed_window and a leaky_bucket without delay"
                 .to_owned(),
         ));
@@ -341,25 +341,22 @@ fn leases_that_make_no_sense_are_refused() {
         let error = build(policy).unwrap_err();
         assert_eq!(
             error.to_string(),
-            format!("policy \"hot\": quota_lease: {reason}")
+            format!("policy \"hot\": prefetch: {reason}")
         );
     }
     for share in [0.0, -0.1, 1.1, f64::NAN] {
-        let error = build(lease(QuotaLease::new().share(share))).unwrap_err();
+        let error = build(prefetch(Prefetch::new().share(share))).unwrap_err();
         assert!(matches!(error, ConfigError::InPolicy { .. }), "{error}");
-        assert!(
-            error.to_string().contains("quota_lease.share: got"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("prefetch.share: got"), "{error}");
     }
     for age in [Duration::from_millis(9), Duration::from_millis(60_001)] {
-        let error = build(lease(QuotaLease::new().max_age(age))).unwrap_err();
+        let error = build(prefetch(Prefetch::new().max_age(age))).unwrap_err();
         assert!(
-            error.to_string().contains("quota_lease.max_age: got"),
+            error.to_string().contains("prefetch.max_age: got"),
             "{error}"
         );
     }
-    build(leased(
+    build(prefetching(
         Limit::leaky_bucket(10, per_second(10)).without_delay(),
     ))
     .unwrap();
@@ -369,7 +366,7 @@ fn leases_that_make_no_sense_are_refused() {
 #[tokio::test]
 async fn nothing_runs_on_when_nobody_asks_any_more() {
     let server = Server::start();
-    let limiter = process(&server, leased(Limit::fixed_window(1_000_000, HOUR))).await;
+    let limiter = process(&server, prefetching(Limit::fixed_window(1_000_000, HOUR))).await;
     let before = tokio::runtime::Handle::current()
         .metrics()
         .num_alive_tasks();
