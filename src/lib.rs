@@ -168,18 +168,17 @@
 //! # }
 //! ```
 //!
-//! Do not pause tokio's time in a test over `RedisStore`. Paused time jumps ahead whenever all tasks
-//! wait, also when they wait for the server. So the deadline of a decision passes before the answer is
-//! read: connecting fails, and most decisions follow their failure mode. Test the service's waiting
-//! over a `MemoryStore` as above. Over Redis let tokio's time run, and move the time of the limits with
-//! a [`ManualClock`] in `RedisStoreBuilder::clock_for_tests`.
+//! Do not pause tokio's time in a test over `RedisStore`, unless the store lives on a
+//! [thread of its own](RedisStoreBuilder::own_thread). Paused time jumps ahead whenever all tasks wait,
+//! also when they wait for the server. So the deadline of a decision passes before the answer is read:
+//! connecting fails, and most decisions follow their failure mode. Test the service's waiting over a
+//! `MemoryStore` as above. Over Redis let tokio's time run, and move the time of the limits with a
+//! [`ManualClock`] in `RedisStoreBuilder::clock_for_tests`.
 //!
 //! Tests that share a limiter, say in a `static`, share its counts: one test uses up what the others
-//! expect. Over Redis they also share its connection. Each `#[tokio::test]` has a runtime of its own,
-//! and that connection lives on the runtime of the first test that asked. When this test ends, a
-//! question of another one that is in flight may fail as
-//! [`Interrupted`](StoreErrorKind::Interrupted), so its failure mode decides. Make a limiter for each
-//! test, with a [`prefix`](RedisStoreBuilder::prefix) of its own over a common server.
+//! expect. Make a limiter for each test, with a [`prefix`](RedisStoreBuilder::prefix) of its own over a
+//! common server. They may share its connections: each `#[tokio::test]` has a runtime of its own, and
+//! a `RedisStore` that several runtimes ask moves to a thread of its own.
 //!
 //! # Features
 //!

@@ -128,6 +128,17 @@ pub use reply::fuzzing::redis_reply;
 /// process's cryptography, `rustls::crypto::CryptoProvider`; if the application has installed none,
 /// the first connection installs ring's.
 ///
+/// # Runtimes
+///
+/// The store lives on the tokio runtime that asks first: its connections are driven there. Once a
+/// second runtime asks, it moves to a thread of its own for good, and whatever becomes of a runtime
+/// concerns its own callers only. So it may be a `static`, or be shared by the workers of a server that
+/// each have a runtime. [`own_thread`](RedisStoreBuilder::own_thread) has it live there from the
+/// beginning, or never. The thread ends when the store is dropped.
+///
+/// A connection that a pool of yours has made before belongs to the runtime that made it, and stands
+/// still with that.
+///
 /// # Clusters
 ///
 /// All checks of one subject are in one slot, and are one script. A request whose policies have
