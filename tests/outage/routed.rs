@@ -67,6 +67,27 @@ async fn nothing_is_sent_that_has_no_key() {
     }
 }
 
+/// It is asked for its role all the same, and another connection is made without that.
+#[tokio::test]
+async fn connections_of_the_application_go_through_it() {
+    for refusal in [Refusal::HangUp, Refusal::Error, Refusal::Silence] {
+        let servers = [Server::start(), Server::start()];
+        let router = Router::to(&servers, refusal);
+        let login = redis::IntoConnectionInfo::into_connection_info(router.url()).unwrap();
+        let settings = login.redis_settings().clone().set_skip_set_lib_name();
+        let client = redis::Client::open(login.set_redis_settings(settings)).unwrap();
+        let store = RedisStore::builder_with(move || {
+            let client = client.clone();
+            async move { client.get_multiplexed_async_connection().await }
+        });
+        let limiter = limiter(store.connect_lazy().unwrap(), DEADLINE);
+        for subject in ["alice", "bob", "carol", "dave"] {
+            assert_eq!(failure(&limiter, subject).await, None, "{refusal:?}");
+        }
+        assert_eq!(router.refused(), ["HELLO"], "{refusal:?}");
+    }
+}
+
 /// The servers know the scripts, so that decisions need none of the commands of a probe.
 #[tokio::test]
 async fn a_probe_that_is_never_answered_does_not_keep_a_store_from_being_asked() {

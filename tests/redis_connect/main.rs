@@ -8,6 +8,7 @@ mod endpoint;
 mod far;
 mod groups;
 mod histories;
+mod hooks;
 mod load;
 mod nameless;
 mod pools;

@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::RedisStore;
 #[cfg(feature = "config")]
 use super::connection::Logins;
 use super::connection::{
-    Address, Connector, Handshake, Masters, RESPONSE_TIMEOUT, RedisCredentials, Tls,
+    Address, Connector, Handshake, Hook, Masters, RESPONSE_TIMEOUT, RedisCredentials, Tls,
 };
 use super::in_flight::InFlight;
 use super::keys::Prefix;
 use super::settings::{Settings, Source};
 use super::waits::Waits;
-use super::{BY_POOL, RedisStore};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::UnderWay;
 use crate::time::Clock;
@@ -35,7 +35,8 @@ pub struct RedisStoreBuilder {
 /// Where connections come from.
 enum Origin {
     Url(String),
-    Pool(Box<Connector>),
+    /// From there, as the store is then called.
+    Hook(Hook, &'static str),
 }
 
 impl RedisStoreBuilder {
@@ -43,8 +44,8 @@ impl RedisStoreBuilder {
         Self::from(Origin::Url(url.to_owned()))
     }
 
-    pub(super) fn over_pool(pool: Connector) -> Self {
-        Self::from(Origin::Pool(Box::new(pool)))
+    pub(super) fn over(hook: Hook, name: &'static str) -> Self {
+        Self::from(Origin::Hook(hook, name))
     }
 
     fn from(source: Origin) -> Self {
@@ -104,8 +105,8 @@ impl RedisStoreBuilder {
     }
 
     /// Sets the certificate authority, in PEM, that must have signed the server's certificate,
-    /// instead of those that the system trusts. One file may hold several. Not for a pool, which
-    /// has its own.
+    /// instead of those that the system trusts. One file may hold several. Not for connections
+    /// of the application's, which have their own.
     #[cfg(feature = "redis-tls")]
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.authority = Some(pem.into());
@@ -162,8 +163,8 @@ impl RedisStoreBuilder {
 
     /// Logs in with these credentials, which may change at any time, in place of those in the URL:
     /// on a single server, on all nodes of a cluster, and on the master that Sentinel names. The
-    /// Sentinels themselves are asked with the login at the end of the URL. Not for a pool, which
-    /// has its own.
+    /// Sentinels themselves are asked with the login at the end of the URL. Not for connections
+    /// of the application's, which have their own.
     pub fn credentials(mut self, credentials: RedisCredentials) -> Self {
         self.credentials = Some(credentials);
         self
@@ -240,11 +241,12 @@ impl RedisStoreBuilder {
                 let sentinels = handshake(self.sentinel_credentials);
                 (name, source_at(address, servers, sentinels)?)
             }
-            Origin::Pool(_) if !self.tls.is_default() || self.credentials.is_some() => {
-                let own = "a pool has TLS settings and credentials of its own";
+            Origin::Hook(..) if !self.tls.is_default() || self.credentials.is_some() => {
+                let own = "a pool has TLS settings and credentials of its own, and so have other \
+                           connections of the application";
                 return Err(wrong(own.to_owned()));
             }
-            Origin::Pool(pool) => (BY_POOL.to_owned(), Source::One(*pool)),
+            Origin::Hook(hook, name) => (name.to_owned(), Source::One(Connector::Hook(hook))),
         };
         let settings = Settings {
             source,

@@ -1,9 +1,11 @@
 //! The fleet's store: every verdict is one script call on a Redis or Valkey server.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 
 use super::deny_cache::denials::Denials;
@@ -33,7 +35,7 @@ mod trips;
 mod waits;
 mod whole;
 
-use connection::Connector;
+use connection::{Connector, Hook};
 use home::{Home, Work};
 use server::Server;
 use settings::Settings;
@@ -224,6 +226,43 @@ impl RedisStore {
         RedisStoreBuilder::at(url)
     }
 
+    /// Builds a store over connections that you make, such as those of any pool:
+    ///
+    /// ```no_run
+    /// use tower_throttle::RedisStore;
+    /// use tower_throttle::deadpool_redis::redis::Client;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Client::open("redis://127.0.0.1:6379")?;
+    /// let store = RedisStore::builder_with(move || {
+    ///     let client = client.clone();
+    ///     async move { client.get_multiplexed_async_connection().await }
+    /// });
+    /// let store = store.prefix("shop").connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// All requests share one connection. `make` is called for it, and again when it breaks or its
+    /// server refuses to write; while a call takes longer than half a second, another one begins
+    /// beside it, and after 2 seconds it is given up. It must not block its thread. The error, of
+    /// whatever type, is the reason that is logged and reported.
+    ///
+    /// Each new connection is asked for its role, by `HELLO`, and refused if it is to a replica, as
+    /// one may be that a pool has kept since before a failover. A proxy in front that answers this by
+    /// hanging up is then asked for another connection, without the question.
+    ///
+    /// A connection to a cluster is another type: it sends a question again whose answer was lost,
+    /// which may then count twice. List the nodes in a URL instead.
+    pub fn builder_with<F, E>(make: impl Fn() -> F + Send + Sync + 'static) -> RedisStoreBuilder
+    where
+        F: Future<Output = Result<MultiplexedConnection, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        RedisStoreBuilder::over(Hook::new(make), BY_HOOK)
+    }
+
     /// Takes its connections from a pool of yours, however it is configured. The connection in use
     /// is removed from the pool for good, so that the pool keeps its size for others. A pool of
     /// another version of deadpool-redis is another type; the right version is
@@ -232,10 +271,10 @@ impl RedisStore {
     /// Connects with the first decision. For another prefix, or to detect faults at start-up, use
     /// [`builder_over_pool`](Self::builder_over_pool).
     ///
-    /// Pools to a cluster are not supported: their connections send a question again whose answer
-    /// was lost, which may then count twice. List the nodes in a URL instead.
+    /// Its server is not asked for its role. Pools to a cluster are not supported: see
+    /// [`builder_with`](Self::builder_with).
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::usual_over(Connector::Pool(pool))
+        Self::usual_over(Hook::from_pool(pool))
     }
 
     /// The same from a pool that asks Sentinel. A pooled connection to a demoted master is dropped.
@@ -245,7 +284,7 @@ impl RedisStore {
     /// second.
     #[cfg(feature = "deadpool-sentinel")]
     pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
-        Self::usual_over(Connector::SentinelPool(pool))
+        Self::usual_over(Hook::from_sentinel_pool(pool))
     }
 
     /// Builds a store with other settings than the defaults of [`from_pool`](Self::from_pool).
@@ -262,18 +301,18 @@ impl RedisStore {
     /// # }
     /// ```
     pub fn builder_over_pool(pool: deadpool_redis::Pool) -> RedisStoreBuilder {
-        RedisStoreBuilder::over_pool(Connector::Pool(pool))
+        RedisStoreBuilder::over(Hook::from_pool(pool), BY_POOL)
     }
 
     /// Builds a store with other settings than the defaults of
     /// [`from_sentinel_pool`](Self::from_sentinel_pool).
     #[cfg(feature = "deadpool-sentinel")]
     pub fn builder_over_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> RedisStoreBuilder {
-        RedisStoreBuilder::over_pool(Connector::SentinelPool(pool))
+        RedisStoreBuilder::over(Hook::from_sentinel_pool(pool), BY_POOL)
     }
 
-    fn usual_over(connector: Connector) -> Self {
-        Self::new(Settings::usual(connector, BY_POOL), None)
+    fn usual_over(hook: Hook) -> Self {
+        Self::new(Settings::usual(Connector::Hook(hook), BY_POOL), None)
     }
 
     /// Asks the server every time, even about a subject that is known to be denied. Applies to this
@@ -336,7 +375,8 @@ impl RedisStore {
     }
 }
 
-/// A pool does not tell where it connects to.
+// A hook does not tell where it connects to.
+const BY_HOOK: &str = "Redis by connections of the application";
 const BY_POOL: &str = "Redis by a pool of connections";
 
 impl Store for RedisStore {

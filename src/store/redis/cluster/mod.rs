@@ -1,10 +1,14 @@
 //! A cluster: each question goes to the node with its subject's slot, over that node's own lane, so
 //! that a node that hangs holds up no other questions.
 //!
-//! The client library has a connection to a whole cluster, too. But it sends a question again whose
-//! connection broke, though it may have run; another question on the same connection can take its
-//! ASKING; and it serves nobody while it looks for nodes. Here a question is sent again only if the
-//! answer says that nothing ran.
+//! The client library has a connection to a whole cluster, too, which is not used for these reasons:
+//!
+//! - It serves nobody while it recovers or looks for nodes, which it asks for the slots one after the
+//!   other, under a lock. So one node that hangs stops the questions to all.
+//! - A question to a master without a connection goes to a node at random.
+//! - It sends ASKING as a request of its own, so another question on the same connection can take it.
+//! - It sends a question again whose connection broke, though it may have run. Here that is done only
+//!   if the answer says that nothing ran.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,9 @@
-//! Makes connections: to a server, to the master that Sentinel names, or by a pool of the user's. A
-//! connection is made once the server has answered over it.
+//! Makes connections: to a server, to the master that Sentinel names, or by a hook of the
+//! application's. A connection is made once the server has answered over it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::{Connection, Pool, PoolError, TimeoutType};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2};
 use redis::{AsyncConnectionConfig, ConnectionInfo, RedisResult, Value};
@@ -13,11 +12,11 @@ use tokio::time::Instant;
 
 use super::credentials::LoggedIn;
 use super::handshake::{Connected, Handshake};
+use super::hook::Hook;
 use super::probe::Probe;
 use super::sentinel::{Master, Masters};
 use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::one_line::OneLine;
 use crate::random::random;
 use crate::store::redis::error::{kind, of_connecting, of_silence};
 use crate::store::redis::in_flight::InFlight;
@@ -46,12 +45,10 @@ pub(in crate::store::redis) enum Connector {
         server: Box<ConnectionInfo>,
         handshake: Handshake,
     },
-    /// To the server of a user's pool.
-    Pool(Pool),
     /// To the master that Sentinel names.
     Sentinel(Arc<Masters>),
-    #[cfg(feature = "deadpool-sentinel")]
-    SentinelPool(deadpool_redis::sentinel::Pool),
+    /// To the server of the application's connections.
+    Hook(Hook),
 }
 
 /// A connection to keep, over which the server has answered.
@@ -76,7 +73,7 @@ impl Made {
             mut connection,
             logged_in,
         } = connected;
-        // Also for a user's pool: a reply that its client does not wait for would look like an
+        // Also for a hook: a reply that its client does not wait for would look like an
         // answer.
         connection.set_response_timeout(RESPONSE_TIMEOUT);
         let begun = Instant::now();
@@ -111,10 +108,8 @@ impl Connector {
                 server: server.clone(),
                 handshake: handshake.clone(),
             },
-            Self::Pool(pool) => Self::Pool(pool.clone()),
             Self::Sentinel(masters) => Self::Sentinel(Arc::new(masters.anew())),
-            #[cfg(feature = "deadpool-sentinel")]
-            Self::SentinelPool(pool) => Self::SentinelPool(pool.clone()),
+            Self::Hook(hook) => Self::Hook(hook.clone()),
         }
     }
 
@@ -143,52 +138,32 @@ impl Connector {
         }
     }
 
-    /// Makes a connection to keep. It has its own timeout, as a user's pool may have none.
+    /// Makes a connection to keep. It has its own timeout, as a hook may have none.
     async fn connect(&self, probe: &Probe) -> Result<Made, StoreError> {
         let made = match tokio::time::timeout(CONNECT_TIMEOUT, self.make(probe)).await {
             Ok(made) => made,
-            Err(_elapsed) if self.is_used_up() => Err(StoreError::with_source(
-                StoreErrorKind::Unreachable,
-                "all connections of the pool are in use",
-            )),
             Err(elapsed) => Err(of_silence(elapsed)),
         };
         made.map_err(|error| self.naming(error))
     }
 
-    /// The error with the server's name, unless it names one already. A user's pool does not tell
-    /// where it connects to.
+    /// The error with the server's name, unless it names one already. A hook does not tell where it
+    /// connects to.
     pub(super) fn naming(&self, error: StoreError) -> StoreError {
         match self {
             Self::Server { server, .. } => error.of_server(server.addr()),
             Self::Sentinel(masters) => error.of_server(masters),
-            Self::Pool(_) => error,
-            #[cfg(feature = "deadpool-sentinel")]
-            Self::SentinelPool(_) => error,
+            Self::Hook(_) => error,
         }
     }
 
-    /// Whether it is a user's pool whose connections are all in use, which says nothing about the
-    /// server.
-    fn is_used_up(&self) -> bool {
-        let status = match self {
-            Self::Pool(pool) => pool.status(),
-            Self::Server { .. } | Self::Sentinel(_) => return false,
-            #[cfg(feature = "deadpool-sentinel")]
-            Self::SentinelPool(pool) => pool.status(),
-        };
-        status.available == 0 && status.size == status.max_size
-    }
-
-    /// A user's pool may use TLS, too, but its cryptography is up to the user, like its other
+    /// A hook may use TLS, too, but its cryptography is up to the application, like its other
     /// settings.
     fn is_over_tls(&self) -> bool {
         match self {
             Self::Server { server, .. } => is_over_tls(server.addr()),
             Self::Sentinel(masters) => masters.are_over_tls(),
-            Self::Pool(_) => false,
-            #[cfg(feature = "deadpool-sentinel")]
-            Self::SentinelPool(_) => false,
+            Self::Hook(_) => false,
         }
     }
 
@@ -196,18 +171,14 @@ impl Connector {
         if self.is_over_tls() {
             choose_cryptography();
         }
-        let connected = match self {
+        match self {
             Self::Server { server, handshake } => {
-                handshake.connect(server).await.map_err(of_connecting)?
+                let connected = handshake.connect(server).await.map_err(of_connecting)?;
+                Made::greeted(connected, probe, None).await
             }
-            Self::Pool(pool) => {
-                Connected::by_pool(Connection::take(pool.get().await.map_err(of_pool)?))
-            }
-            Self::Sentinel(masters) => return Masters::connect(masters, probe).await,
-            #[cfg(feature = "deadpool-sentinel")]
-            Self::SentinelPool(pool) => Connected::by_pool(super::sentinel::from_pool(pool).await?),
-        };
-        Made::greeted(connected, probe, None).await
+            Self::Sentinel(masters) => Masters::connect(masters, probe).await,
+            Self::Hook(hook) => hook.connect(probe).await,
+        }
     }
 }
 
@@ -231,14 +202,6 @@ async fn greet(connection: &mut MultiplexedConnection, probe: &Probe) -> RedisRe
 pub(in crate::store::redis) fn pause() -> Duration {
     let scatter = random() % 1_000;
     RECONNECT_PAUSE + RECONNECT_PAUSE / 5_000 * scatter as u32
-}
-
-pub(super) fn of_pool(error: PoolError) -> StoreError {
-    match error {
-        PoolError::Backend(error) => of_connecting(error),
-        error @ PoolError::Timeout(TimeoutType::Create) => of_silence(error),
-        error => StoreError::with_source(StoreErrorKind::Unreachable, OneLine(error)),
-    }
 }
 
 /// Without `CLIENT SETINFO`, which some proxies hang up on and some servers refuse: nothing but the

@@ -1,10 +1,11 @@
 //! `Handshake`: how a connection begins, with TLS and a login.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::AsyncDNSResolver;
-use redis::{Client, ConnectionAddr, ConnectionInfo, RedisFuture, RedisResult};
+use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisFuture, RedisResult, Value};
 
 use super::connect::{config, with_our_settings};
 use super::credentials::{LoggedIn, RedisCredentials};
@@ -24,16 +25,6 @@ pub(super) struct Connected {
     pub(super) connection: MultiplexedConnection,
     /// Keeps it logged in with credentials that may change.
     pub(super) logged_in: Option<LoggedIn>,
-}
-
-impl Connected {
-    /// A user's pool has credentials of its own.
-    pub(super) fn by_pool(connection: MultiplexedConnection) -> Self {
-        Self {
-            connection,
-            logged_in: None,
-        }
-    }
 }
 
 impl Handshake {
@@ -75,6 +66,21 @@ impl Handshake {
             connection,
             logged_in,
         })
+    }
+}
+
+/// Whether the connection is to a replica. Every user may call HELLO; asking for the role by itself
+/// needs a right.
+pub(super) async fn is_replica(connection: &mut MultiplexedConnection) -> RedisResult<bool> {
+    let about: RedisResult<HashMap<String, Value>> =
+        redis::cmd("HELLO").query_async(connection).await;
+    match about {
+        Ok(about) => Ok(about.get("role") == Some(&Value::BulkString(b"replica".into()))),
+        // The first question will meet the same error, and be told what to do about it.
+        Err(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -5,20 +5,22 @@
 //! A Sentinel may be cut off from the others, or have started from an old file, without knowing it:
 //! it keeps naming the former master. So the others are asked, too, before a connection attempt
 //! fails.
+//!
+//! The client library asks Sentinels, too, but for all masters, by `SENTINEL MASTERS`; it asks each
+//! server for its role by commands that need rights of their own, over a connection that it makes for
+//! that; and it never learns of a new master while the former one answers.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisConnectionInfo, RedisResult, Value};
+use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
 use self::asked::Sentinel;
 use super::address::Sentinels;
 use super::connect::{CONNECT_TIMEOUT, Made};
-use super::handshake::Handshake;
+use super::handshake::{Handshake, is_replica};
 use super::probe::Probe;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::of_connecting;
@@ -210,43 +212,4 @@ fn telling(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
         Some(before) if !is_silence(&before) || is_silence(&now) => Some(before),
         _ => Some(now),
     }
-}
-
-/// Whether the connection is to a replica. Every user may call HELLO; asking for the role by itself
-/// needs a right.
-async fn is_replica(connection: &mut MultiplexedConnection) -> RedisResult<bool> {
-    let about: RedisResult<HashMap<String, Value>> =
-        redis::cmd("HELLO").query_async(connection).await;
-    match about {
-        Ok(about) => Ok(about.get("role") == Some(&Value::BulkString(b"replica".into()))),
-        // The first question will meet the same error, and be told what to do about it.
-        Err(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
-            Ok(false)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// A connection of a user's pool, which may hand out connections to a master that was demoted
-/// since.
-#[cfg(feature = "deadpool-sentinel")]
-pub(super) async fn from_pool(
-    pool: &deadpool_redis::sentinel::Pool,
-) -> Result<MultiplexedConnection, StoreError> {
-    use crate::store::redis::error::of_lost_connection;
-
-    // Tries all that the pool has kept, and one new one: a flood of them would lead to the same
-    // server.
-    for _ in 0..=pool.status().available {
-        let connection = pool.get().await.map_err(super::connect::of_pool)?;
-        let mut connection = deadpool_redis::sentinel::Connection::take(connection);
-        let is_replica = is_replica(&mut connection).await;
-        if !is_replica.map_err(of_lost_connection)? {
-            return Ok(connection);
-        }
-    }
-    Err(StoreError::with_source(
-        StoreErrorKind::Unreachable,
-        "the pool has only connections to replicas",
-    ))
 }
