@@ -6,7 +6,9 @@
 use std::array;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+#[cfg(feature = "redis")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// With more threads, some share a place.
 const PLACES: usize = 16;
@@ -44,8 +46,10 @@ impl Count {
 
 /// A value for each place, behind a lock that only the threads of that place take, but for the rare
 /// change of all.
+#[cfg(feature = "redis")]
 pub(crate) struct Locked<T>([Place<Mutex<T>>; PLACES]);
 
+#[cfg(feature = "redis")]
 impl<T> Locked<T> {
     pub(crate) fn new(value: impl Fn() -> T) -> Self {
         Self(array::from_fn(|_| Place(Mutex::new(value()))))
@@ -66,6 +70,7 @@ impl<T> Locked<T> {
     }
 }
 
+#[cfg(feature = "redis")]
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     // No step under the lock leaves anything half done.
     value.lock().unwrap_or_else(PoisonError::into_inner)
@@ -96,6 +101,7 @@ impl<T> Spread<T> {
     }
 
     /// A clone that is counted in the place of this number.
+    #[cfg(feature = "redis")]
     pub(crate) fn hold_at(&self, place: usize) -> SpreadRef<T> {
         self.refs[place].clone()
     }

@@ -171,7 +171,7 @@ impl Home {
         let own = OwnThread::start(&self.settings).map_err(of_runtimes)?;
         trace::info!(
             store = self.settings.name(),
-            reason,
+            reason = reason,
             "rate limiting: the store lives on a thread of its own from now on"
         );
         let place = self.own.get_or_init(|| own).place();
