@@ -114,7 +114,7 @@ proptest! {
     #[cfg(unix)]
     #[test]
     fn the_name_of_a_file_is_shown_on_one_line(name in hostile()) {
-        prop_assume!(!name.contains(['\0', '/']));
+        prop_assume!(!name.contains(['\0', '/']) && name != "." && name != "..");
         for error in [
             Config::from_file(format!("/nowhere/{name}")).unwrap_err(),
             {
