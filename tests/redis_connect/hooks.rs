@@ -53,8 +53,8 @@ async fn decisions_go_over_connections_of_the_application() {
 #[tokio::test]
 async fn a_connection_to_a_replica_is_refused_and_another_one_made() {
     let master = Server::start();
-    let of = format!("127.0.0.1 {}", master.port());
-    let replica = Server::start_with(&["--replicaof", &of]);
+    let port = master.port().to_string();
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1", &port]);
     let made = Arc::new(AtomicUsize::new(0));
     let urls = [replica.url(), master.url()];
     let counts = Arc::clone(&made);
