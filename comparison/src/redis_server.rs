@@ -11,7 +11,6 @@ use tokio::runtime::Runtime;
 
 use crate::clock::process_cpu;
 use crate::load::{Decide, Load, warm_up};
-use crate::open_loop::OpenLoop;
 use crate::round::{Contestant, Round};
 
 #[path = "../../tests/support/redis.rs"]
@@ -62,19 +61,6 @@ impl RedisServer {
     pub async fn store_with_prefix(&self, prefix: &str) -> tower_throttle::RedisStore {
         let store = self.server.builder().prefix(prefix).connect().await;
         store.expect("the server is there")
-    }
-
-    /// A contestant that asks this server in an open loop.
-    pub fn open_loop<'a>(
-        &'a self,
-        name: &'static str,
-        runtime: &'a Runtime,
-        decider: &Arc<impl Decide>,
-        arrivals: OpenLoop,
-    ) -> Contestant<'a> {
-        let decider = Arc::clone(decider);
-        let ask = move || runtime.block_on(arrivals.on(&decider));
-        Contestant::new(name, move || self.round(&ask))
     }
 
     /// A contestant that asks this server under a load.

@@ -12,7 +12,7 @@ use crate::peers::Allowance;
 use crate::peers::bare::{Bare, EMPTY};
 use crate::peers::ours::Ours;
 use crate::redis_server::RedisServer;
-use crate::round::{Effort, Figure, Standings, take_turns};
+use crate::round::{Contestant, Effort, Figure, Standings, take_turns};
 use crate::runtimes::Flavor;
 use crate::table::{Table, Target};
 
@@ -65,8 +65,12 @@ impl Cell {
             lasting: 2 * effort.lasting,
         };
         let contestants = [
-            redis.open_loop(OURS, runtime, &ours, arrivals),
-            redis.open_loop(BARE, runtime, &bare, arrivals),
+            Contestant::new(OURS, || {
+                redis.round(|| runtime.block_on(arrivals.on(&ours)))
+            }),
+            Contestant::new(BARE, || {
+                redis.round(|| runtime.block_on(arrivals.on(&bare)))
+            }),
         ];
         take_turns(&contestants, effort)
     }
