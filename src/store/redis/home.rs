@@ -170,7 +170,7 @@ impl Home {
     fn move_out(&self, reason: &'static str) -> Result<Place, StoreError> {
         let own = OwnThread::start(&self.settings).map_err(of_runtimes)?;
         trace::info!(
-            store = self.settings.name(),
+            store = &*self.settings.name,
             reason = reason,
             "rate limiting: the store lives on a thread of its own from now on"
         );
@@ -195,8 +195,9 @@ impl OwnThread {
     /// Starts the thread. It ends once the store is gone and all that it does for others is done.
     /// Nobody waits for that: whoever drops the store may be on any thread, even on this one.
     fn start(settings: &Settings) -> io::Result<Self> {
-        let runtime = Ending(Some(Builder::new_current_thread().enable_all().build()?));
-        let handle = runtime.handle()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let runtime = Ending(Some(runtime));
         let (is_there, is_gone) = oneshot::channel();
         let (is_used, is_unused) = oneshot::channel();
         let ends = async {
@@ -226,13 +227,6 @@ impl OwnThread {
 
 /// A runtime that may be dropped anywhere, even on another runtime.
 struct Ending(Option<Runtime>);
-
-impl Ending {
-    fn handle(&self) -> io::Result<Handle> {
-        let runtime = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
-        Ok(runtime.handle().clone())
-    }
-}
 
 impl Drop for Ending {
     fn drop(&mut self) {

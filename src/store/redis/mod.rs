@@ -359,17 +359,17 @@ impl RedisStore {
         tried.await
     }
 
-    fn answer(&self, checks: &[Check<'_>], noted: Option<Noted>) -> PendingAnswer {
+    fn answer(&self, checks: &[Check<'_>], ticket: Option<Noted>) -> PendingAnswer {
         let here = Handle::try_current().ok();
         if here.is_some() || self.home.own_runtime().is_some() {
-            let answer = |server: Server| server.answer_and_note(checks, noted);
+            let answer = |server: Server| server.answer_and_note(checks, ticket);
             return self.home.run(here, answer);
         }
         // Outside of any runtime. Whoever polls the answer may be on one.
         let (home, checks) = (Arc::clone(&self.home), of_each(checks, OwnedCheck::of));
         Box::pin(async move {
             let here = Handle::try_current().ok();
-            let answer = |server: Server| server.answer_and_note(&question(&checks), noted);
+            let answer = |server: Server| server.answer_and_note(&question(&checks), ticket);
             home.run(here, answer).await
         })
     }
@@ -381,7 +381,7 @@ const BY_POOL: &str = "Redis by a pool of connections";
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let ask = |noted| Answer::Pending(self.answer(checks, noted));
+        let ask = |ticket| Answer::Pending(self.answer(checks, ticket));
         match &self.denials {
             None => ask(None),
             Some(denials) => Denials::recall_or(denials, checks, ask),
@@ -418,7 +418,7 @@ impl Store for RedisStore {
     }
 
     fn name(&self) -> String {
-        self.home.settings().name().to_owned()
+        self.home.settings().name.to_string()
     }
 
     fn runtime(&self) -> Option<Handle> {

@@ -50,10 +50,6 @@ impl Settings {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.source, Source::Cluster { .. })
     }
