@@ -25,45 +25,60 @@ fn here() -> usize {
     PLACE.try_with(|place| *place).unwrap_or_default()
 }
 
-/// A counter.
+/// A value in each place. Threads may share one.
 #[derive(Default)]
-pub(crate) struct Count([Counted; PLACES]);
+pub(crate) struct PerThread<T>([Place<T>; PLACES]);
 
 #[derive(Default)]
 #[repr(align(128))]
-struct Counted(AtomicU64);
+struct Place<T>(T);
+
+impl<T> PerThread<T> {
+    /// That of this thread.
+    pub(crate) fn here(&self) -> &T {
+        &self.0[here()].0
+    }
+
+    pub(crate) fn each(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|place| &place.0)
+    }
+}
+
+/// A counter.
+#[derive(Default)]
+pub(crate) struct Count(PerThread<AtomicU64>);
 
 impl Count {
     pub(crate) fn add(&self) {
-        self.0[here()].0.fetch_add(1, Ordering::Relaxed);
+        self.0.here().fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn sum(&self) -> u64 {
-        let counted = self.0.iter();
-        counted.map(|here| here.0.load(Ordering::Relaxed)).sum()
+        let counted = self.0.each();
+        counted.map(|here| here.load(Ordering::Relaxed)).sum()
     }
 }
 
 /// A value for each place, behind a lock that only the threads of that place take, but for the rare
 /// change of all.
 #[cfg(feature = "redis")]
-pub(crate) struct Locked<T>([Place<Mutex<T>>; PLACES]);
+pub(crate) struct Locked<T>(PerThread<Mutex<T>>);
 
 #[cfg(feature = "redis")]
 impl<T> Locked<T> {
     pub(crate) fn new(value: impl Fn() -> T) -> Self {
-        Self(array::from_fn(|_| Place(Mutex::new(value()))))
+        Self(PerThread(array::from_fn(|_| Place(Mutex::new(value())))))
     }
 
     /// That of this thread.
     pub(crate) fn here(&self) -> MutexGuard<'_, T> {
-        lock(&self.0[here()].0)
+        lock(self.0.here())
     }
 
     /// One after the other, so that others may see an old and a new one meanwhile.
     pub(crate) fn set_all(&self, value: impl Fn(usize) -> T) {
-        for (number, place) in self.0.iter().enumerate() {
-            let old = std::mem::replace(&mut *lock(&place.0), value(number));
+        for (number, place) in self.0.each().enumerate() {
+            let old = std::mem::replace(&mut *lock(place), value(number));
             // Not under the lock: it may be the last of its kind.
             drop(old);
         }
@@ -84,9 +99,6 @@ pub(crate) struct Spread<T> {
 
 /// The value, while somebody holds it. Clones are counted in the place of the first one.
 pub(crate) struct SpreadRef<T>(Arc<Place<Arc<T>>>);
-
-#[repr(align(128))]
-struct Place<T>(T);
 
 impl<T> Spread<T> {
     pub(crate) fn new(value: T) -> Self {

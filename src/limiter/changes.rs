@@ -1,7 +1,5 @@
 //! Changes of a limiter, told to the log and the observers in their order.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use crate::caught::caught;
 use crate::mode::Mode;
 use crate::notifications::Notifications;
@@ -13,42 +11,29 @@ use crate::trace;
 /// They are queued where they are made, under the lock of the rules, and told outside of it: an
 /// observer may change the limiter in turn.
 pub(super) struct Changes {
-    queue: Mutex<Notifications<ChangeEvent>>,
+    pending: Notifications<ChangeEvent>,
     observers: Observers,
 }
 
 impl Changes {
     pub(super) fn new(observers: Observers) -> Self {
         Self {
-            queue: Mutex::default(),
+            pending: Notifications::default(),
             observers,
         }
     }
 
     pub(super) fn push(&self, event: ChangeEvent) {
-        self.queue().push(event);
+        self.pending.push(event);
     }
 
     /// Tells all that is pending, unless another thread, or a caller further up, does already.
     pub(super) fn tell(&self) {
-        if !self.queue().begin() {
-            return;
-        }
-        while let Some(event) = self.next() {
+        self.pending.deliver(|event| {
             // Otherwise nobody would be told of later changes.
             caught(|| log(&event));
             self.observers.on_change(&event);
-        }
-    }
-
-    // By itself, as the lock must not be held while somebody is told.
-    fn next(&self) -> Option<ChangeEvent> {
-        self.queue().next()
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Notifications<ChangeEvent>> {
-        // No step under the lock leaves anything half done.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        });
     }
 }
 
@@ -87,7 +72,7 @@ pub(super) fn mode_change(policy: &str, from: Option<Mode>, to: Option<Mode>) ->
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, OnceLock};
+    use std::sync::{Arc, Mutex, OnceLock};
 
     use super::*;
 

@@ -8,27 +8,28 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use self::breaker::{Admission, Breaker};
-use self::circuit::Pass;
+use self::breaker::Breaker;
 use self::fallback::Fallback;
 use self::pending::Asked;
-use self::watch::Watch;
+use self::recovery::RecoveryWatch;
 use super::owned::{OwnedCheck, of_each};
 use super::{Answer, Check, GivenBack, PendingAnswer, Store};
 use crate::decision::Decisions;
-use crate::error::StoreErrorKind;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::Observers;
 use crate::per_thread::Spread;
 
 mod breaker;
+mod breaker_log;
 mod circuit;
+mod failure_rate;
 mod fallback;
 #[cfg(feature = "memory")]
 mod local;
 mod mode;
 mod outage;
 mod pending;
-mod watch;
+mod recovery;
 
 pub use self::mode::FailureMode;
 #[cfg(feature = "axum")]
@@ -42,7 +43,7 @@ pub(crate) struct Failover {
     inner: Arc<dyn Store>,
     deadline: Duration,
     breaker: Spread<Breaker>,
-    watch: Arc<Watch>,
+    watch: Arc<RecoveryWatch>,
     fallback: Spread<Fallback>,
 }
 
@@ -72,21 +73,16 @@ impl Failover {
         checks: &[Check<'_>],
         read: impl FnOnce(&Decisions) -> T,
     ) -> Result<T, Pin<Box<PendingDecisions>>> {
-        let decided = match self.pass_at_once() {
-            Some(pass) => {
-                let answer = self.inner.ask(checks);
-                if let Some(decisions) = usable_at_once(&answer, checks) {
+        let decided = if self.asks_freely() {
+            match self.inner.ask(checks) {
+                Answer::Ready(Ok(ref decisions)) if decisions.len() == checks.len() => {
                     return Ok(read(decisions));
                 }
-                let admission = Admission::Pass(pass);
-                match answer {
-                    Answer::Pending(answer) => {
-                        return Err(self.on_its_way(checks, admission, answer));
-                    }
-                    answer => self.later_or_otherwise(checks, admission, answer)?,
-                }
+                Answer::Ready(answer) => self.ready(checks, answer),
+                Answer::Pending(answer) => self.pending(checks, answer, Care::Usual)?,
             }
-            None => self.ask_with_care(checks, Care::Usual)?,
+        } else {
+            self.ask_with_care(checks, Care::Usual)?
         };
         Ok(read(&decided))
     }
@@ -120,78 +116,66 @@ impl Failover {
     fn ask_with_care(&self, checks: &[Check<'_>], care: Care) -> AskedNow {
         #[cfg(feature = "memory")]
         if let Some(left) = self.fallback.local.do_here(checks) {
-            return self.ask_if_admitted(&left, care);
+            return self.ask_if_allowed(&left, care);
         }
-        self.ask_if_admitted(checks, care)
+        self.ask_if_allowed(checks, care)
     }
 
-    fn ask_if_admitted(&self, checks: &[Check<'_>], care: Care) -> AskedNow {
-        let regardless = || match care {
-            Care::Usual => None,
-            Care::Regardless => Some(Admission::Pass(Pass::regardless())),
-        };
-        match Breaker::admit(&self.breaker).or_else(regardless) {
-            Some(admission) => {
-                let answer = self.inner.ask(checks);
-                self.later_or_otherwise(checks, admission, answer)
-            }
-            None => Ok(self.left_alone(checks)),
+    fn ask_if_allowed(&self, checks: &[Check<'_>], care: Care) -> AskedNow {
+        if care == Care::Usual && !self.breaker.may_call() {
+            return Ok(self.left_alone(checks));
+        }
+        match self.inner.ask(checks) {
+            Answer::Ready(answer) => Ok(self.ready(checks, answer)),
+            Answer::Pending(answer) => self.pending(checks, answer, care),
         }
     }
 
-    /// Lets a question through to the store while neither the breaker nor local counts have a say.
+    /// Whether neither the breaker nor local counts have a say.
     #[inline]
-    fn pass_at_once(&self) -> Option<Pass> {
+    fn asks_freely(&self) -> bool {
         #[cfg(feature = "memory")]
         if self.fallback.local.is_used() {
-            return None;
+            return false;
         }
-        self.breaker.pass_while_closed()
+        self.breaker.is_closed()
+    }
+
+    /// An immediate answer, good or bad, has cost nothing that the breaker could save. It may come from
+    /// memory in front of the store, so it shows nothing about the store.
+    #[inline(never)]
+    fn ready(&self, checks: &[Check<'_>], answer: Result<Decisions, StoreError>) -> Decisions {
+        let why = match answer {
+            Ok(decisions) if decisions.len() == checks.len() => return decisions,
+            Ok(_) => StoreErrorKind::BadReply,
+            Err(error) => {
+                self.breaker.log.warn_if_lasting(&error);
+                error.kind()
+            }
+        };
+        self.decided(checks, why)
     }
 
     // Out of line: a store that answers from memory never needs it.
     #[inline(never)]
-    fn later_or_otherwise(
-        &self,
-        checks: &[Check<'_>],
-        admission: Admission,
-        answer: Answer,
-    ) -> AskedNow {
-        // An immediate answer, good or bad, has cost nothing that the breaker could save. It may
-        // come from memory in front of the store, so it shows nothing about the store. A probe that
-        // ends this way does not count, and the next question probes.
-        let why = match answer {
-            Answer::Pending(answer) => return Err(self.on_its_way(checks, admission, answer)),
-            Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => {
-                return Ok(decisions);
-            }
-            Answer::Ready(Ok(_)) => StoreErrorKind::BadReply,
-            Answer::Ready(Err(error)) => {
-                self.breaker.warn_if_lasting(&error);
-                error.kind()
-            }
+    fn pending(&self, checks: &[Check<'_>], answer: PendingAnswer, care: Care) -> AskedNow {
+        let ticket = match (Breaker::begin_call(&self.breaker, self.deadline), care) {
+            (Some(guard), _) => guard,
+            (None, Care::Regardless) => Breaker::begin_call_regardless(&self.breaker),
+            // Another question is ahead, and probes. This one was not polled, so it was not asked.
+            (None, Care::Usual) => return Ok(self.left_alone(checks)),
         };
-        Ok(self.decided(checks, why))
-    }
-
-    #[inline(never)]
-    fn on_its_way(
-        &self,
-        checks: &[Check<'_>],
-        admission: Admission,
-        answer: PendingAnswer,
-    ) -> Pin<Box<PendingDecisions>> {
         let asked = Asked {
             answer,
             checks: of_each(checks, OwnedCheck::of),
             fallback: self.fallback.hold(),
-            ticket: Breaker::sent(&self.breaker, admission, self.deadline),
+            ticket,
             timeout: self.deadline,
             asked: None,
             deadline: None,
             is_over: false,
         };
-        Box::pin(PendingDecisions::new(asked, self.inner.runtime()))
+        Err(Box::pin(PendingDecisions::new(asked, self.inner.runtime())))
     }
 
     #[cold]
@@ -218,7 +202,7 @@ impl Failover {
 type AskedNow = Result<Decisions, Pin<Box<PendingDecisions>>>;
 
 /// Whether a store that is left alone is asked.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Care {
     Usual,
     Regardless,
@@ -235,14 +219,6 @@ fn answer_of(asked: AskedNow) -> Answer {
     match asked {
         Ok(decisions) => Answer::Ready(Ok(decisions)),
         Err(pending) => Answer::Pending(pending),
-    }
-}
-
-#[inline]
-fn usable_at_once<'a>(answer: &'a Answer, checks: &[Check<'_>]) -> Option<&'a Decisions> {
-    match answer {
-        Answer::Ready(Ok(decisions)) if decisions.len() == checks.len() => Some(decisions),
-        _ => None,
     }
 }
 

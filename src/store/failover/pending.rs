@@ -13,7 +13,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::breaker::Ticket;
+use super::breaker::AnswerGuard;
 use super::fallback::Fallback;
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
@@ -50,7 +50,7 @@ pin_project! {
         // Kept in case there is no answer.
         pub(super) checks: SmallVec<[OwnedCheck; 1]>,
         pub(super) fallback: SpreadRef<Fallback>,
-        pub(super) ticket: Ticket,
+        pub(super) ticket: AnswerGuard,
         pub(super) timeout: Duration,
         // When it was first polled: before that there may be no runtime.
         pub(super) asked: Option<Instant>,

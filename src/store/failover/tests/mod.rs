@@ -14,10 +14,12 @@ use crate::observe::BreakerState;
 use crate::store::PolicyId;
 use crate::time::{HOUR, MINUTE, Micros, SECOND};
 
+mod breaker;
+mod circuit;
 #[cfg(feature = "memory")]
 mod local;
+mod recovery;
 mod standstill;
-mod watch;
 
 /// The instant at which stores of these tests decide.
 const NOW: Micros = Micros::new(1_000_000);

@@ -1,5 +1,5 @@
-//! `Watch`: notices when a store that is left alone is back, so that neither the rest of the pause
-//! nor a user's request is spent on finding out.
+//! `RecoveryWatch`: notices when a store that is left alone is back, so that neither the rest of the
+//! pause nor a user's request is spent on finding out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -26,13 +26,13 @@ const TURN: Duration = TICK.saturating_mul(2);
 
 /// At most one task at a time, started by the first question that is not sent.
 #[derive(Default)]
-pub(super) struct Watch {
+pub(super) struct RecoveryWatch {
     duty: Duty,
     /// Whether there was a question since this was last checked.
     is_asked: AtomicBool,
 }
 
-impl Watch {
+impl RecoveryWatch {
     /// A question was not sent because the breaker is not closed.
     pub(super) fn not_asked(
         self: &Arc<Self>,
@@ -54,40 +54,40 @@ impl Watch {
         // be watched.
         if let Some(recovered) = recovered() {
             let watch = Arc::clone(self);
-            runtime.spawn(On { watch, turn }.watch(breaker.downgrade(), recovered));
+            runtime.spawn(WatchTask { watch, turn }.run(breaker.downgrade(), recovered));
         }
     }
 }
 
 /// The running watch. It ends when this is dropped, also together with its runtime.
-struct On {
-    watch: Arc<Watch>,
+struct WatchTask {
+    watch: Arc<RecoveryWatch>,
     turn: Turn,
 }
 
-impl On {
-    async fn watch(mut self, breaker: Weak<Breaker>, mut recovered: Recovered) {
+impl WatchTask {
+    async fn run(mut self, breaker: Weak<Breaker>, mut recovered: Recovered) {
         tokio::time::sleep(FIRST_LOOK).await;
-        let mut quiet = 0;
-        while quiet < TICKS_WITHOUT_QUESTIONS && self.goes_on() {
-            let Some(is_unanswered) = look(&breaker) else {
+        let mut ticks_without_questions = 0;
+        while ticks_without_questions < TICKS_WITHOUT_QUESTIONS && self.goes_on() {
+            let Some(is_unanswered) = is_unanswered(&breaker) else {
                 return;
             };
-            if is_unanswered {
-                if tokio::time::timeout(TICK, recovered.as_mut()).await.is_ok() {
-                    if self.goes_on()
-                        && let Some(breaker) = breaker.upgrade()
-                    {
-                        breaker.recovered();
-                    }
-                    return;
-                }
-            } else {
+            if !is_unanswered {
                 // The store answers, so probes cost little and need not be doubled.
                 tokio::time::sleep(TICK).await;
+            } else if tokio::time::timeout(TICK, recovered.as_mut()).await.is_ok() {
+                if self.goes_on()
+                    && let Some(breaker) = breaker.upgrade()
+                {
+                    breaker.recovered();
+                }
+                return;
             }
-            let is_asked = self.watch.is_asked.swap(false, Ordering::Relaxed);
-            quiet = if is_asked { 0 } else { quiet + 1 };
+            match self.watch.is_asked.swap(false, Ordering::Relaxed) {
+                true => ticks_without_questions = 0,
+                false => ticks_without_questions += 1,
+            }
         }
     }
 
@@ -96,7 +96,7 @@ impl On {
     }
 }
 
-impl Drop for On {
+impl Drop for WatchTask {
     fn drop(&mut self) {
         self.watch.duty.end(&self.turn);
     }
@@ -104,7 +104,7 @@ impl Drop for On {
 
 /// Whether the breaker is open for lack of an answer; `None` if nobody waits for the store any
 /// more.
-fn look(breaker: &Weak<Breaker>) -> Option<bool> {
+fn is_unanswered(breaker: &Weak<Breaker>) -> Option<bool> {
     let breaker = breaker.upgrade()?;
     (breaker.state() != BreakerState::Closed).then(|| breaker.is_unanswered())
 }

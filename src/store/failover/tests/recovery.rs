@@ -156,7 +156,7 @@ async fn a_caller_outside_of_any_runtime_leaves_the_watch_to_the_next() {
     open(&failover).await;
     tokio::time::sleep(SECOND).await;
     // Nobody else may probe, whatever the time is outside.
-    let _probe = Breaker::admit(&failover.breaker).unwrap();
+    let _probe = Breaker::begin_call(&failover.breaker, SECOND).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| drop(question(&failover, &one(FailureMode::Deny))));
     });

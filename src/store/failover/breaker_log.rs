@@ -1,0 +1,156 @@
+//! What the log says of the breaker. For whoever is on call: each text says which store it is about,
+//! and what becomes of which policies.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::outage::{Consequences, Enforced, Outage};
+use crate::caught::caught;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::observe::BreakerState;
+use crate::one_line::OneLine;
+use crate::trace::{self, SharedWarned};
+
+/// A change of the breaker's state.
+pub(super) struct StateChange {
+    pub(super) from: BreakerState,
+    pub(super) to: BreakerState,
+    /// Why the breaker opened, or had opened.
+    pub(super) why: Option<StoreErrorKind>,
+    /// The failure that caused the change, if one did.
+    pub(super) failure: Option<StoreError>,
+    /// The outage that the change has ended.
+    pub(super) ended: Option<Outage>,
+}
+
+pub(super) struct BreakerLog {
+    /// The store's name.
+    store: String,
+    policies: Arc<dyn Enforced>,
+    /// For each kind of failure.
+    warned_of_lasting: [SharedWarned; StoreErrorKind::EACH.len()],
+    pub(super) warned_of_part: SharedWarned,
+}
+
+impl BreakerLog {
+    pub(super) fn new(store: String, policies: Arc<dyn Enforced>) -> Self {
+        Self {
+            store,
+            policies,
+            warned_of_lasting: Default::default(),
+            warned_of_part: SharedWarned::default(),
+        }
+    }
+
+    pub(super) fn store(&self) -> &str {
+        &self.store
+    }
+
+    /// Logs the beginning and the end of an outage. The changes in between are probes.
+    pub(super) fn changed(&self, change: &StateChange) {
+        // A subscriber that panics must not keep later changes from observers.
+        caught(|| match (change.from, change.to, change.why) {
+            // `warn_if_lasting` logs such a failure.
+            (BreakerState::Closed, _, Some(StoreErrorKind::Configuration)) => {}
+            (BreakerState::Closed, _, Some(why)) => self.opened(why, change.failure.as_ref()),
+            (_, BreakerState::Closed, Some(why)) => self.closed(why, change.ended.as_ref()),
+            _ => {}
+        });
+    }
+
+    fn opened(&self, why: StoreErrorKind, failure: Option<&StoreError>) {
+        let causes = failure.and_then(StoreError::causes);
+        trace::warn!(
+            reason = %why,
+            error = causes.as_deref(),
+            "rate limiting: {} {}, the circuit is open: {}",
+            self.named(),
+            does(why),
+            self.consequences()
+        );
+    }
+
+    fn closed(&self, why: StoreErrorKind, outage: Option<&Outage>) {
+        let duration = outage.map_or(Duration::ZERO, |outage| outage.duration);
+        let uncounted = outage.map_or(0, |outage| outage.uncounted);
+        trace::info!(
+            reason = %why,
+            duration_ms = duration.as_millis() as u64,
+            uncounted = uncounted,
+            "rate limiting: {} is back after {:.1} s, {} requests passed uncounted",
+            self.named(),
+            duration.as_secs_f64(),
+            uncounted
+        );
+    }
+
+    /// Logs once a minute a failure that does not go away by itself, whether or not it opens the
+    /// breaker.
+    pub(super) fn warn_if_lasting(&self, error: &StoreError) {
+        let until = match error.kind() {
+            StoreErrorKind::Configuration => {
+                "until its address, password and permissions are fixed"
+            }
+            StoreErrorKind::Full => "for keys that it does not know yet",
+            StoreErrorKind::Overloaded => "for the requests that are too many",
+            StoreErrorKind::ForeignValue => "for these keys",
+            _ => return,
+        };
+        self.warn_of_lasting(error, until);
+    }
+
+    #[cold]
+    fn warn_of_lasting(&self, error: &StoreError, until: &str) {
+        let kind = error.kind();
+        if self.warned_of_lasting[kind as usize].try_warn() {
+            let causes = error.causes();
+            trace::warn!(
+                reason = %kind,
+                error = causes.as_deref(),
+                "rate limiting: {} {}: {}, {}",
+                self.named(),
+                does(kind),
+                until,
+                self.consequences()
+            );
+        }
+    }
+
+    #[cold]
+    pub(super) fn warn_of_part(&self, error: &StoreError) {
+        if self.warned_of_part.try_warn() {
+            let causes = error.causes();
+            trace::warn!(
+                reason = %error.kind(),
+                error = causes.as_deref(),
+                "rate limiting: a part of {} fails: for its keys, {}",
+                self.named(),
+                self.consequences()
+            );
+        }
+    }
+
+    fn named(&self) -> OneLine<&str> {
+        OneLine(&self.store)
+    }
+
+    fn consequences(&self) -> Consequences {
+        Consequences(self.policies.failure_modes())
+    }
+}
+
+/// What the store does, after its name.
+fn does(failure: StoreErrorKind) -> &'static str {
+    match failure {
+        StoreErrorKind::Configuration => "refuses this process",
+        StoreErrorKind::Unreachable => "cannot be reached",
+        StoreErrorKind::Interrupted => "breaks connections before it answers",
+        StoreErrorKind::TimedOut => "does not answer within the deadline",
+        StoreErrorKind::Busy => "refuses questions for now",
+        StoreErrorKind::Full => "has reached its memory limit",
+        StoreErrorKind::Overloaded => "has as many questions of this process in flight as allowed",
+        StoreErrorKind::BreakerOpen => "is left alone",
+        StoreErrorKind::ForeignValue => "holds values under our keys that are not ours",
+        StoreErrorKind::BadReply => "gives answers that cannot be read",
+    }
+}
