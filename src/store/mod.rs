@@ -133,8 +133,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// ```
 pub trait Store: Send + Sync + 'static {
     /// Asks all checks of one request at once. Called in the course of the request, on a thread of
-    /// its runtime: so it must not block. While the store is left alone, one question at a time
-    /// finds out whether it answers again; if that one blocked, no other would.
+    /// its runtime: so it must not block. While the store is left alone, it is asked now and then
+    /// whether it answers again, but one future at a time is polled for that.
     ///
     /// Their keys are distinct, unless all of them renew leases. Actions that give something back
     /// never share a question with one that asks, so a denial never holds them up.

@@ -1,9 +1,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use futures_util::FutureExt as _;
 
+use super::breaker::AnswerGuard;
 use super::*;
 use crate::algorithm::{Action, Algorithm, Ask, Penalty};
 use crate::decision::{Decision, Outcome};
@@ -345,6 +346,48 @@ async fn a_probe_that_panics_on_its_way_ends_there_and_the_next_question_probes(
     store.now(Way::Works);
     let back = ask(&failover, &one(FailureMode::Deny)).await;
     assert_eq!(outcomes(&back), [Outcome::Allowed]);
+}
+
+/// While it is asked, another question begins to probe.
+#[derive(Default)]
+struct Overtaken {
+    breaker: OnceLock<Spread<Breaker>>,
+    other: Mutex<Option<AnswerGuard>>,
+    is_polled: Arc<AtomicBool>,
+}
+
+impl Store for Overtaken {
+    fn ask(&self, _: &[Check<'_>]) -> Answer {
+        let other = self
+            .breaker
+            .get()
+            .and_then(|breaker| Breaker::begin_call(breaker, HOUR));
+        *self.other.lock().unwrap() = other;
+        let is_polled = Arc::clone(&self.is_polled);
+        Answer::Pending(Box::pin(async move {
+            is_polled.store(true, Ordering::SeqCst);
+            Err(StoreError::new(GONE))
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_another_probe_has_overtaken_is_not_sent() {
+    let store = Arc::new(Overtaken::default());
+    let deadline = Duration::from_millis(50);
+    let failover = Failover::new(store.clone(), deadline, Arc::new(()), Observers::default());
+    open(&failover).await;
+    tokio::time::sleep(SECOND).await;
+    store.is_polled.store(false, Ordering::SeqCst);
+    store.breaker.set(failover.breaker.clone()).ok().unwrap();
+    let decisions = ask(&failover, &one(FailureMode::Deny)).await;
+    let left_alone = Outcome::FailedClosed(StoreErrorKind::BreakerOpen);
+    assert_eq!(outcomes(&decisions), [left_alone]);
+    assert!(
+        store.other.lock().unwrap().is_some(),
+        "the other one probes"
+    );
+    assert!(!store.is_polled.load(Ordering::SeqCst));
 }
 
 /// As with a caller that stopped waiting but keeps the future.
