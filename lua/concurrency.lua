@@ -14,7 +14,8 @@
 -- So many leases at most are looked at one by one to tell a wait: all others have to wait for that.
 local MOST_LOOKED_AT = 64
 
--- The totals of a key's leases, read once for all checks of a question: it may renew many.
+-- The totals of a key's leases, read once for all checks of a question: it may renew many. `question`, the number of
+-- the one that is evaluated, comes before this script.
 local all_leases = {}
 
 local function concurrency(key, at, now)
@@ -48,7 +49,7 @@ local function concurrency(key, at, now)
   end
 
   local all = all_leases[key]
-  if not all then
+  if not all or all.question ~= question then
     local sum, lapsed = score("held"), {}
     local lapsed_count = redis.call("ZCOUNT", key, 0, text(now))
     local held = -(sum or 0) - lapsed_count
@@ -82,7 +83,8 @@ local function concurrency(key, at, now)
     if held < 0 or (last[1] and not (sum and bounded(tonumber(last[2])))) then
       error("foreign value")
     end
-    all = { lapsed = lapsed, lapsed_count = lapsed_count, held = held, last = last, is_ahead = is_ahead }
+    all = { question = question, lapsed = lapsed, lapsed_count = lapsed_count, held = held, last = last }
+    all.is_ahead = is_ahead
     all_leases[key] = all
   end
   local held, last = all.held, all.last

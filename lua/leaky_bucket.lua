@@ -2,15 +2,14 @@
 -- state         number or string the instant at which the bucket is empty, as debt has it
 -- ARGV[at + 1]  verb             take | borrow | charge | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0
--- ARGV[at + 3]  cost_part        integer >= 0, < scale
+-- ARGV[at + 3]  cost_fraction    integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us     integer >= 0
--- ARGV[at + 5]  tolerance_part   integer >= 0, < scale
--- ARGV[at + 6]  scale            integer > 0
--- ARGV[at + 7]  longest_us       integer >= 0
--- ARGV[at + 8]  mark_part        integer >= 0; the arguments so far are those of debt
--- ARGV[at + 9]  queues           0: lets in at once what fits; 1: one after the other
--- Returns       fits, wait_us, debt_us, debt_part; the state to keep, if any, and when it expires
+-- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
+-- ARGV[at + 6]  longest_us       integer >= 0
+-- ARGV[at + 7]  mark_fraction    integer >= 0; the arguments so far are those of debt
+-- ARGV[at + 8]  queues           0: lets in at once what fits; 1: one after the other
+-- Returns       fits, wait_us, debt_us, debt_fraction; the state to keep, if any, and when it expires
 -- Mirrors       src/algorithm/leaky_bucket.rs
 local function leaky_bucket(state, at, now)
-  return debt(state, at, now, tonumber(ARGV[at + 9]) == 1)
+  return debt(state, at, now, tonumber(ARGV[at + 8]) == 1)
 end

@@ -17,35 +17,34 @@ mod concurrency;
 mod counting;
 mod debt;
 mod decide;
+mod fixed_point;
 mod fixed_window;
 mod gcra;
 mod known;
 mod late;
 mod leaky_bucket;
 mod penalty;
-mod plain;
 mod question;
 mod share;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
 mod sound;
-mod span;
 mod state;
 mod token_bucket;
 
 pub use self::action::{Action, LeaseId, Patience, Take};
 use self::arithmetic::{Arithmetic, Left, arithmetic, arithmetic_with_state, commit, read};
+#[cfg(feature = "redis")]
+pub(crate) use self::debt::fast_path::FastPath;
+pub(crate) use self::fixed_point::FixedMicros;
 pub(crate) use self::known::Known;
 pub use self::penalty::Penalty;
-pub(crate) use self::plain::PlainTake;
 #[cfg(feature = "redis")]
-pub(crate) use self::plain::ScaledTake;
+pub(crate) use self::question::decide_denied;
 pub use self::question::{Ask, committed, decide};
 #[cfg(feature = "memory")]
 pub(crate) use self::question::{all_enforced_fit, committed_if};
-#[cfg(feature = "redis")]
-pub(crate) use self::question::{decide_alone, decide_denied};
 use self::share::Share;
 use self::state::Remembered;
 pub use self::state::State;
@@ -285,9 +284,10 @@ impl Algorithm {
         }
     }
 
-    /// Whether its state is a text, which a store may keep together with others in one place.
-    pub(crate) fn packs(&self) -> bool {
-        !matches!(self.0, Which::SlidingLog(_) | Which::Concurrency(_))
+    /// Whether it counts in debt: time that is owed.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_debt(&self) -> bool {
+        self.debt().is_some()
     }
 
     /// Whether it holds up what it allows even if the caller did not ask to wait.

@@ -3,8 +3,6 @@
 use smallvec::SmallVec;
 
 use super::{Action, Algorithm, Reading};
-#[cfg(feature = "redis")]
-use crate::decision::Decision;
 use crate::decision::Decisions;
 
 /// What one check asks of its key: see [`Check::ask`](crate::Check::ask).
@@ -113,12 +111,4 @@ fn decide_if<'a>(
     let each = asks.zip(readings.iter().zip(committed));
     each.map(|(ask, (reading, committed))| ask.algorithm.decide(reading, ask.action, committed))
         .collect()
-}
-
-/// As [`decide`], for a question of one check. It is carried out if it fits; a penalty never is, as
-/// no check before it was denied.
-#[cfg(feature = "redis")]
-pub(crate) fn decide_alone(ask: Ask<'_>, reading: &Reading) -> Decision {
-    let committed = reading.fits && !ask.is_penalty();
-    ask.algorithm.decide(reading, ask.action, committed)
 }

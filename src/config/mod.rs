@@ -122,7 +122,7 @@
 //! | `count_grpc_status` | only gRPC calls whose method returns this status count, not those that fail in the stream of an answer, see [`ResponseHead::grpc_status`](crate::ResponseHead::grpc_status): `16`, or a list; beside `count_status`, either | every request counts |
 //! | `mode` | `"enforce"`; `"shadow"` counts and denies nobody; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: how long a request may be delayed until it fits, 1 ms to 24 h | it is denied |
-//! | `group` | all but sliding-log and concurrency: policies of one group share a key for each subject, so that several of them cost a request little more than one: see [`Policy::group`](crate::Policy::group) | a key of its own |
+//! | `group` | policies of one group share a key for each subject, if their algorithm is gcra, token-bucket or leaky-bucket, so that several of them cost a request little more than one: see [`Policy::group`](crate::Policy::group) | a key of its own |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
 //! | `prefetch` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`Prefetch`](crate::Prefetch); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
 //! | `on_missing_key` | what becomes of a request without the header, the host or the [`UserId`] in `key`: `"shared"`, `"reject"`, `"skip"`, see [`OnMissingKey`](crate::OnMissingKey) | `"shared"`; without a `UserId`, 500 |

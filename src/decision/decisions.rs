@@ -25,6 +25,14 @@ enum Each {
 }
 
 impl Decisions {
+    #[cfg(feature = "redis")]
+    pub(crate) fn of(each: &[Decision]) -> Self {
+        match each {
+            [decision] => Self(Each::One(*decision)),
+            several => Self(Each::Several(several.into())),
+        }
+    }
+
     /// Whether every check allows the request.
     pub fn all_allow(&self) -> bool {
         self.iter().all(Decision::is_allowed)

@@ -117,6 +117,8 @@ impl Rules {
                 return Err(ConfigError::DuplicatePolicy { name });
             }
             names.insert(name);
+            #[cfg(feature = "redis")]
+            refuse_equal_record_ids(&policy, &policies)?;
             let alike = policies.iter().position(|other| policy.reads_key_as(other));
             readers.push(alike.unwrap_or(policies.len()));
             policies.push(Arc::new(policy));
@@ -128,6 +130,32 @@ impl Rules {
             denied: Arc::new(self.denied),
             allowed: Arc::new(self.allowed),
         })
+    }
+}
+
+/// In Redis, the states of a group's policies are told apart by 32 bits of a hash.
+#[cfg(feature = "redis")]
+fn refuse_equal_record_ids(
+    policy: &ReadyPolicy,
+    others: &[Arc<ReadyPolicy>],
+) -> Result<(), ConfigError> {
+    let Some(group) = policy.id.group() else {
+        return Ok(());
+    };
+    let ids: Vec<_> = policy.record_ids().collect();
+    let is_alike = |other: &&Arc<ReadyPolicy>| {
+        other.id.group() == Some(group) && other.record_ids().any(|id| ids.contains(&id))
+    };
+    match others.iter().find(is_alike) {
+        None => Ok(()),
+        Some(other) => {
+            let other = other.id.name();
+            let reason = format!(
+                "its state there could not be told from that of policy {other:?}, rename one of them"
+            );
+            let error = ConfigError::malformed("group", group, reason);
+            Err(error.in_policy(policy.id.name()))
+        }
     }
 }
 

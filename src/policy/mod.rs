@@ -249,11 +249,13 @@ impl Policy {
     /// Use it for policies about the same subject that mostly apply to the same requests. Policies
     /// can join and leave a group without the others losing their counts. A policy that joins or
     /// leaves starts its own counts anew in such a store, and keeps them in one that has no such
-    /// keys, like [`MemoryStore`](crate::MemoryStore). The rates of one limit, [`Limit::and`],
-    /// always share a key.
+    /// keys, like [`MemoryStore`](crate::MemoryStore).
     ///
-    /// 1 to 64 printable ASCII characters. For all limits but [`sliding_log`](Limit::sliding_log) and
-    /// [`concurrency`](Limit::concurrency).
+    /// What shares the key are the limits of [`gcra`](Limit::gcra),
+    /// [`token_bucket`](Limit::token_bucket) and [`leaky_bucket`](Limit::leaky_bucket), each with all
+    /// its rates. Those of other algorithms keep keys of their own, as they would in no group.
+    ///
+    /// 1 to 64 printable ASCII characters.
     ///
     /// ```
     /// use tower_throttle::{Limit, MINUTE, Policy, Route, SECOND};

@@ -15,6 +15,8 @@ use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::response::ResponseHead;
+#[cfg(feature = "redis")]
+use crate::store::RecordId;
 use crate::store::{Check, FailureMode, PolicyId};
 use crate::time::Micros;
 
@@ -71,6 +73,14 @@ impl ReadyPolicy {
     pub(crate) fn quota(&self) -> (u32, Micros) {
         let first = self.algorithm.as_ref();
         first.map_or((0, Micros::ZERO), Algorithm::quota)
+    }
+
+    /// What identifies its states in the record of its group, one for each rate and algorithm.
+    #[cfg(feature = "redis")]
+    pub(crate) fn record_ids(&self) -> impl Iterator<Item = RecordId> {
+        let further = self.further_rates.iter().map(FurtherRate::id);
+        let each = std::iter::once(&self.id).chain(further);
+        each.flat_map(PolicyId::record_ids).flatten().copied()
     }
 
     /// The mode in force.

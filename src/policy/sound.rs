@@ -87,12 +87,6 @@ impl Policy {
         algorithm: &Algorithm,
         timeout: Duration,
     ) -> Result<(), ConfigError> {
-        if self.group.is_some() && !algorithm.packs() {
-            return Err(ConfigError::not_for(
-                "group",
-                "all limits but sliding_log and concurrency",
-            ));
-        }
         if self.max_wait.is_some() && !algorithm.can_wait() {
             return Err(ConfigError::not_for(
                 "max_wait",

@@ -18,6 +18,7 @@ mod deadline;
 mod deny_cache;
 mod duty;
 mod failover;
+mod fingerprints;
 mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
@@ -38,6 +39,10 @@ pub(crate) use failover::Consequences;
 pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub use failover::{FailureMode, Outage};
 pub use fixed::{AlwaysAllow, AlwaysDeny};
+#[cfg(feature = "redis")]
+use policy_id::LAYOUT;
+#[cfg(feature = "redis")]
+pub(crate) use policy_id::RecordId;
 pub use policy_id::{PolicyId, Prefetch};
 pub(crate) use prefetch::Prefetching;
 #[cfg(feature = "config")]

@@ -54,12 +54,6 @@ impl OwnedCheck {
         self.policy.fingerprint() == other.policy.fingerprint()
             && self.algorithm.number() == other.algorithm.number()
     }
-
-    /// Whether its policy is in a group.
-    #[cfg(feature = "redis")]
-    pub(super) fn is_in_group(&self) -> bool {
-        self.policy.group().is_some()
-    }
 }
 
 /// Turns owned checks back into a question.

@@ -11,6 +11,10 @@ use crate::key::Subject;
 use crate::limit::Words;
 use crate::time::Micros;
 
+/// The version of all stored states, behind the name of the algorithm in each key.
+#[cfg(feature = "redis")]
+pub(crate) const LAYOUT: &str = "2";
+
 /// What of a policy a store needs: its name, and a number that stands for it. Clones share it.
 #[derive(Clone)]
 pub struct PolicyId(Arc<Identity>);
@@ -19,9 +23,10 @@ pub struct PolicyId(Arc<Identity>);
 struct Identity {
     name: Arc<str>,
     further_rate: Option<Micros>,
-    group: Option<Group>,
+    /// How stored keys name that rate.
     #[cfg(feature = "redis")]
-    name_fingerprint: u128,
+    rate_in_keys: String,
+    group: Option<Group>,
     fingerprint: u128,
     prefetch: Option<Prefetch>,
 }
@@ -30,7 +35,13 @@ struct Identity {
 struct Group {
     name: Arc<str>,
     fingerprint: u128,
+    #[cfg(feature = "redis")]
+    record_ids: [RecordId; 3],
 }
+
+/// Identifies the state of a policy in the record of its group.
+#[cfg(feature = "redis")]
+pub(crate) type RecordId = [u8; 4];
 
 impl PolicyId {
     /// A policy of this name.
@@ -39,9 +50,9 @@ impl PolicyId {
         Self(Arc::new(Identity {
             name: name.into(),
             further_rate: None,
-            group: None,
             #[cfg(feature = "redis")]
-            name_fingerprint: fingerprint,
+            rate_in_keys: String::new(),
+            group: None,
             fingerprint,
             prefetch: None,
         }))
@@ -59,6 +70,8 @@ impl PolicyId {
             name: group.into(),
             // No policy's name contains a control character.
             fingerprint: Subject::of_text(&format!("\0{group}")).to_u128(),
+            #[cfg(feature = "redis")]
+            record_ids: record_ids(self.name(), &self.0.rate_in_keys),
         };
         self.with(|identity| identity.group = Some(group))
     }
@@ -74,6 +87,16 @@ impl PolicyId {
             // A single rate cannot tell how late its permits may be used.
             identity.prefetch = None;
             identity.fingerprint = Subject::of_text(&text).to_u128();
+            #[cfg(feature = "redis")]
+            {
+                identity.rate_in_keys = match period.get() {
+                    us if us.is_multiple_of(1_000_000) => format!("+{}s", us / 1_000_000),
+                    us => format!("+{us}us"),
+                };
+                if let Some(group) = &mut identity.group {
+                    group.record_ids = record_ids(&identity.name, &identity.rate_in_keys);
+                }
+            }
         })
     }
 
@@ -107,10 +130,17 @@ impl PolicyId {
         self.0.group.as_ref().map(|group| group.fingerprint)
     }
 
-    /// 128 bits that stand for the name, whatever the rate.
+    /// How stored keys name the further rate that this is about; empty for the first one.
     #[cfg(feature = "redis")]
-    pub(crate) fn name_fingerprint(&self) -> u128 {
-        self.0.name_fingerprint
+    pub(crate) fn rate_in_keys(&self) -> &str {
+        &self.0.rate_in_keys
+    }
+
+    /// Identifies its state in the record of its group, under each algorithm that counts in debt,
+    /// by the number of the algorithm; `None` if it is in no group.
+    #[cfg(feature = "redis")]
+    pub(crate) fn record_ids(&self) -> Option<&[RecordId; 3]> {
+        self.0.group.as_ref().map(|group| &group.record_ids)
     }
 
     /// How its permits may be taken in batches, if they may.
@@ -122,6 +152,16 @@ impl PolicyId {
     pub fn fingerprint(&self) -> u128 {
         self.0.fingerprint
     }
+}
+
+/// Each text is what a key of its own would have around the prefix and the subject.
+#[cfg(feature = "redis")]
+fn record_ids(policy: &str, rate_in_keys: &str) -> [RecordId; 3] {
+    ["gcra", "token_bucket", "leaky_bucket"].map(|algorithm| {
+        let text = format!("{algorithm}{LAYOUT}{rate_in_keys}:{policy}");
+        let [a, b, c, d, ..] = *blake3::hash(text.as_bytes()).as_bytes();
+        [a, b, c, d]
+    })
 }
 
 impl fmt::Debug for PolicyId {

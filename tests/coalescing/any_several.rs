@@ -126,7 +126,7 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
     stage.proxy.set(SLOW);
     let own = PolicyId::new("own");
     let foreign = check(&own, "20", WINDOW, 1, false).subject;
-    let foreign = format!("throttle:fixed_window1:{{{foreign}}}:own");
+    let foreign = format!("throttle:fixed_window2:{{{foreign}}}:own");
     for (command, value) in [("SET", "hello"), ("SADD", "hello")] {
         stage.server.query::<()>((command, &foreign, value));
         let left_of_all = || async {

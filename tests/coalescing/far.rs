@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tokio::time::sleep;
-use tower_throttle::{DAY, Decision, Limit};
+use tower_throttle::{DAY, Decision, Limit, RedisStore};
 
-use super::{Stage, allowed};
+use super::{PATIENT, Stage, allowed};
 use crate::support::proxy::Way;
 
 const ROUND_TRIP: Duration = Duration::from_secs(1);
@@ -37,12 +37,15 @@ async fn take(stage: &Stage, policy: String, limit: Limit) -> (Decision, Duratio
 
 /// What was decided when nobody waited for as long as two round trips take. A busy machine delays
 /// somebody, but not at each attempt.
-async fn in_time(ask: impl AsyncFn(u32) -> Vec<(Decision, Duration)>) -> Vec<Decision> {
+async fn in_time(
+    round_trip: Duration,
+    ask: impl AsyncFn(u32) -> Vec<(Decision, Duration)>,
+) -> Vec<Decision> {
     let mut slow = Vec::new();
     for attempt in 0..4 {
         let (decisions, took): (_, Vec<_>) = ask(attempt).await.into_iter().unzip();
         let longest = took.into_iter().max().unwrap();
-        if longest < ROUND_TRIP * 9 / 5 {
+        if longest < round_trip * 9 / 5 {
             return decisions;
         }
         slow.push(longest);
@@ -54,7 +57,7 @@ async fn in_time(ask: impl AsyncFn(u32) -> Vec<(Decision, Duration)>) -> Vec<Dec
 async fn nobody_who_asks_about_the_same_key_waits_for_two_trips() {
     let stage = &far(Stage::impatient().await).await;
     for (number, limit) in LIMITS.into_iter().enumerate() {
-        let decisions = in_time(async |attempt| {
+        let decisions = in_time(ROUND_TRIP, async |attempt| {
             let policy = format!("policy-{number}-{attempt}");
             let ask = async || {
                 let mut answers = Vec::new();
@@ -76,7 +79,7 @@ async fn nobody_who_asks_about_the_same_key_waits_for_two_trips() {
 async fn nobody_waits_for_two_trips_beside_those_who_ask_about_other_keys() {
     let stage = &far(Stage::impatient().await).await;
     for limit in LIMITS {
-        let decisions = in_time(async |attempt| {
+        let decisions = in_time(ROUND_TRIP, async |attempt| {
             // Half of them come when the others have shared trips.
             let ask = async |number: u32| {
                 sleep(ROUND_TRIP / 10 * (number % 2)).await;
@@ -98,4 +101,27 @@ async fn the_longest_wait_for_a_trip_can_be_set() {
     };
     assert_eq!(allowed(&join_all((0..3).map(take)).await), 3);
     assert_eq!(stage.scripts() - scripts, 2);
+}
+
+/// Which is how its first answers tell it to be.
+#[tokio::test]
+async fn nobody_waits_for_the_answers_to_others_of_a_server_that_has_always_been_far() {
+    const FAR: Duration = Duration::from_millis(300);
+    let stage = Stage::start().await;
+    stage.proxy.set(Way::Delay(FAR));
+    // They would wait for as long as it takes.
+    let store = RedisStore::builder(&stage.proxy.url()).wait_for_batches(PATIENT);
+    let store = store.connect().await.unwrap().without_deny_cache();
+    let stage = Stage { store, ..stage };
+    assert!(
+        take(&stage, "first".to_owned(), LIMITS[0])
+            .await
+            .0
+            .is_allowed()
+    );
+    let decisions = in_time(FAR, async |attempt| {
+        let ask = |number| take(&stage, format!("policy-{number}-{attempt}"), LIMITS[0]);
+        join_all((0..60).map(ask)).await
+    });
+    assert_eq!(allowed(&decisions.await), 60);
 }

@@ -118,7 +118,7 @@ async fn what_is_owed_in_shadow_is_not_forgiven() {
     );
 }
 
-/// More than there is room for on the stack of a script that reads a pack at once.
+/// More than there is room for on the stack of a script that reads a record at once.
 #[tokio::test]
 async fn groups_of_thousands_of_policies_are_judged_however_many_ask_at_once() {
     const POLICIES: usize = 5_000;
@@ -160,7 +160,6 @@ async fn a_policy_in_and_out_of_a_group_uses_different_keys() {
         alone.in_group("other"),
     ];
     for (subject, limit) in [
-        ("windows", Limit::fixed_window(10, HOUR)),
         ("fractions", Limit::gcra(7, HOUR).burst(10)),
         ("plain", Limit::gcra(1, HOUR).burst(10)),
     ] {

@@ -51,7 +51,7 @@ struct Stage {
 
 impl Stage {
     async fn start() -> Self {
-        Self::with(|builder| builder.wait_for_trips(PATIENT)).await
+        Self::with(|builder| builder.wait_for_batches(PATIENT)).await
     }
 
     /// With a store where those who wait for a late trip go on another one beside it.
@@ -111,7 +111,7 @@ impl Stage {
     fn key(&self, limit: Limit, policy: &str) -> String {
         let layout = Algorithm::try_from(&limit).unwrap().name();
         let subject = Subject::from(&Key::from("alice"));
-        format!("throttle:{layout}1:{{{subject}}}:{policy}")
+        format!("throttle:{layout}2:{{{subject}}}:{policy}")
     }
 
     /// The stored instant at which nothing is owed any more.

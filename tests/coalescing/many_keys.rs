@@ -146,7 +146,7 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     stage.server.query::<()>((
         "SET",
         stage.key(LIMIT, &policies[20]),
-        format!("{}:1:3", paid - 1),
+        format!("{}:2147483648", paid - 1),
         "PX",
         HOUR.as_millis() as u64,
     ));

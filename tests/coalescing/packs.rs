@@ -1,15 +1,13 @@
-//! Takes of several rates at once, whose states share a key, share trips whatever their keys.
+//! Takes of several rates at once share trips whatever their keys.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use tower_throttle::{Clock as _, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind};
 
-use super::mixed::{foreign_maps, plant, state};
 use super::model::{
     Answered, Place, Question, States, answer, is_allowed, scripts_of_four_rounds,
     told_beside_a_foreign_key, told_without_memory,
 };
-use super::several::assert_expires_with;
 use super::{SLOW, Stage, assert_of_both_kinds};
 use crate::support::drawn::drawn;
 
@@ -150,24 +148,6 @@ async fn a_hot_key_is_written_once_for_each_trip() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_asked_for_many_times_expires_with_the_last_of_its_states() {
-    const TIMES: u32 = 40;
-    let stage = Stage::start().await;
-    stage.proxy.set(SLOW);
-    let [short, long] = [SECOND, MINUTE].map(|period| Limit::gcra(1, period).burst(TIMES));
-    for (policy, rates) in [("a", [short, long]), ("b", [long, short])] {
-        // As many as go alone, and more.
-        let others = (0..10).map(|key| (format!("{policy}-{key}"), RATES, 1));
-        let hot = (0..TIMES).map(|_| (policy.to_owned(), Rates(rates), 1));
-        for answer in take_all(&stage, &others.chain(hot).collect::<Vec<_>>()).await {
-            assert!(is_allowed(&answer.unwrap()));
-        }
-        let paid = stage.clock.now().get() + Micros::from(MINUTE * TIMES).get();
-        assert_expires_with(&stage, &stage.key(short, policy), paid);
-    }
-}
-
-#[tokio::test]
 async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
@@ -178,21 +158,6 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         let answers = take_one_each(&stage, 40);
         told_beside_a_foreign_key(&stage, &foreign, answers, value).await;
     }
-    for map in foreign_maps(stage.clock.now()) {
-        plant(&stage, &foreign, &map);
-        told_beside_a_foreign_key(&stage, &foreign, take_one_each(&stage, 40), &map).await;
-    }
-    stage.server.query::<()>(("DEL", &foreign));
-    let answers = take_one_each(&stage, 40).await;
-    assert!(answers.iter().all(Result::is_ok));
-    // As the script writes it, but for a debt that nobody can owe: behind the heads of the map, of
-    // the empty field and of its state.
-    let (at, debt) = (3, (1_u64 << 53).to_be_bytes());
-    stage
-        .server
-        .query::<()>(("SETRANGE", &foreign, at, &debt[..]));
-    let answers = take_one_each(&stage, 40);
-    told_beside_a_foreign_key(&stage, &foreign, answers, "a debt").await;
     // A foreign key need not expire.
     stage.server.query::<()>(("DEL", &foreign));
 }
@@ -208,39 +173,6 @@ async fn a_key_that_has_one_state_alone_is_judged_as_the_others_are() {
         let answer = answer.unwrap();
         assert_eq!([0, 1].map(|rate: usize| answer[rate].remaining()), left);
     }
-}
-
-#[tokio::test]
-async fn states_that_nobody_asks_about_are_kept_until_the_last_of_them_expires() {
-    let stage = Stage::start().await;
-    stage.proxy.set(SLOW);
-    let key = stage.key(RATES.0[0], "key-20");
-    let now = stage.clock.now().get();
-    let (near, far) = (now + 100_000_000, now + 500_000_000);
-    let others = format!("{{one = {near}, two = {far}, three = {near}, four = {near}}}");
-    plant(&stage, &key, &others);
-    for answer in take_one_each(&stage, 40).await {
-        assert!(is_allowed(&answer.unwrap()));
-    }
-    let states = ["one", "two", "three", "four"].map(|field| state(&stage, &key, field));
-    assert_eq!(states, [Some(near), Some(far), Some(near), Some(near)]);
-    assert_expires_with(&stage, &key, far);
-}
-
-/// Otherwise a busy key would grow with each rate that its policies ever had.
-#[tokio::test]
-async fn states_that_nobody_asks_about_are_forgotten_once_they_have_long_expired() {
-    let stage = Stage::start().await;
-    stage.proxy.set(SLOW);
-    let key = stage.key(RATES.0[0], "key-20");
-    let long_ago = stage.clock.now().get() - 3_600_000_000;
-    let others = format!("{{one = {long_ago}, two = {}}}", long_ago + 1);
-    plant(&stage, &key, &others);
-    for answer in take_one_each(&stage, 40).await {
-        assert!(is_allowed(&answer.unwrap()));
-    }
-    let states = ["one", "two"].map(|field| state(&stage, &key, field));
-    assert_eq!(states, [None, Some(long_ago + 1)]);
 }
 
 /// Questions that need no write are answered.

@@ -43,7 +43,7 @@ async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
 
 pub(super) fn key(policy: &str, subject: &str) -> String {
     let subject = Subject::from(&Key::from(subject));
-    format!("throttle:gcra1:{{{subject}}}:{policy}")
+    format!("throttle:gcra2:{{{subject}}}:{policy}")
 }
 
 /// At the end of that instant's second, to the millisecond, as far as can be told: from the times
@@ -94,7 +94,8 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     stage.proxy.set(SLOW);
     let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
     assert_eq!(taken_of_all(&stage), [1_500; 2]);
-    assert!(scripts <= 40, "{scripts} scripts");
+    // In each round eight alone, and up to four batches.
+    assert!(scripts <= 50, "{scripts} scripts");
     let is_ours = |key: &String| !key.contains("warm-up");
     for key in stage.server.keys().into_iter().filter(is_ours) {
         let paid_us: u64 = stage.server.query(("GET", &key));
@@ -124,7 +125,8 @@ async fn keys_paid_when_a_second_ends_expire_later_once_more_is_taken() {
     }
 }
 
-/// However many ask the same of the same keys, each key is written once for each trip.
+/// However many ask the same of the same keys, each key is written once for each of those who go
+/// alone, and for each batch.
 #[tokio::test]
 async fn hot_keys_are_written_once_for_each_trip() {
     let stage = Stage::start().await;
@@ -143,7 +145,7 @@ async fn hot_keys_are_written_once_for_each_trip() {
     left.sort_unstable();
     assert!(left.into_iter().eq(0..200));
     let writes = writes() - before;
-    assert!(writes <= 10, "{writes} writes");
+    assert!(writes <= 24, "{writes} writes");
 }
 
 #[tokio::test]
@@ -224,36 +226,12 @@ async fn an_impossible_debt_in_shadow_is_foreign_and_takes_beside_it_happen_once
     assert_eq!(taken_of_all(&stage)[0], 40);
 }
 
-/// The composed script reads it as a number, but the server's counting does not.
-#[tokio::test]
-async fn a_number_with_leading_zeros_is_judged_and_takes_beside_it_happen_once() {
-    let stage = Stage::start().await;
-    stage.proxy.set(SLOW);
-    let paid_us = stage.clock.now().get() + HOUR.as_micros() as u64;
-    for asked in [1, 40] {
-        let before = taken_of_all(&stage)[0];
-        let padded = format!("00{paid_us}");
-        let client = key("client", "alice");
-        let _: () = stage.server.query(("SET", &client, &padded, "EX", "3600"));
-        let takes = (0..asked).map(|_| {
-            take(
-                &stage,
-                &[("all", "all", PLENTY, 1), ("client", "alice", LIMIT, 1)],
-            )
-        });
-        let answers = join_all(takes).await.into_iter().map(Result::unwrap);
-        let let_in = answers.filter(|decisions| is_allowed(decisions)).count();
-        assert_eq!(let_in, asked.min(2));
-        assert_eq!(taken_of_all(&stage)[0] - before, let_in as u64);
-    }
-}
-
 #[tokio::test]
 async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let paid_us = stage.clock.now().get() + HOUR.as_micros() as u64;
-    let state = format!("{}:1:3", paid_us - 1);
+    let state = format!("{}:2147483648", paid_us - 1);
     let _: () = stage
         .server
         .query(("SET", &key("client-20", "alice"), &state, "EX", "3600"));

@@ -1,4 +1,4 @@
-//! Ten states that questions are about: most have their own key, some share one.
+//! Ten states that questions are about, each with a key of its own.
 
 use proptest::prelude::*;
 use tower_throttle::{Limit, Micros, PolicyId};
@@ -6,9 +6,7 @@ use tower_throttle::{Limit, Micros, PolicyId};
 use super::model::{Place, Question, States, in_runs};
 
 pub(super) const STATES: usize = 10;
-/// Of a group, together in a key.
-const GROUP: [usize; 2] = [6, 7];
-/// The rates of one limit, together in a key.
+/// The rates of one limit.
 pub(super) const RATES: [usize; 2] = [8, 9];
 
 /// With limits of their own.
@@ -32,8 +30,6 @@ fn policy(case: usize, state: usize) -> PolicyId {
     let policy = PolicyId::new(&name);
     if state == RATES[1] {
         policy.with_further_rate(Micros::new(60_000_000))
-    } else if GROUP.contains(&state) {
-        policy.in_group(&format!("case-{case}"))
     } else {
         policy
     }
@@ -47,12 +43,6 @@ pub(super) fn question(states: Vec<(usize, bool)>, cost: u32) -> Question {
         .partition(|(state, _)| RATES.contains(state));
     if !rates.is_empty() {
         states.extend(RATES.map(|rate| (rate, false)));
-    }
-    // Questions about one key only go on trips of their own.
-    for key in [GROUP, RATES] {
-        if states.iter().all(|(state, _)| key.contains(state)) {
-            states.push((0, false));
-        }
     }
     Question { states, cost }
 }

@@ -38,17 +38,6 @@ fn a_group_is_taken_of_all_limits_that_can_be_in_one() {
             format!("line 4: policy \"client\": group: {refused}")
         );
     }
-    for (algorithm, limit) in [("sliding-log", "\"5/min\""), ("concurrency", "20")] {
-        let text = format!(
-            "store = \"memory\"\n[[policy]]\nname = \"client\"\nkey = \"peer\"\n\
-             algorithm = \"{algorithm}\"\nlimit = {limit}\ngroup = \"client\"\n"
-        );
-        assert_eq!(
-            refusal(&text),
-            "line 7: policy \"client\": group: is an option of all limits but sliding-log and \
-             concurrency"
-        );
-    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub(crate) async fn limiter(
 ) -> Limiter {
     // On a busy machine a round trip may be late, too, and callers that do not wait for it ask by
     // themselves.
-    let store = server.builder().wait_for_trips(60 * SECOND);
+    let store = server.builder().wait_for_batches(60 * SECOND);
     let store = store.clock_for_tests(clock.clone());
     limiter_over(store.connect().await.unwrap(), policies)
 }

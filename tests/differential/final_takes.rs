@@ -169,24 +169,26 @@ impl<'a> Course<'a> {
         subject: usize,
         algorithms: &mut Algorithms,
         now: Micros,
-    ) -> [(String, Duration); 2] {
-        let resets = [0, 1, 2].map(|place| {
+    ) -> Vec<(String, Duration)> {
+        let mut keys: Vec<(String, Duration)> = Vec::new();
+        for place in 0..3 {
             let look = self.check(place, subject, Action::look(), false);
-            algorithms.ask(&[look], now)[0].reset_after()
-        });
-        let first = resets[0].max(resets[1]);
-        let key = |at: usize| match self.taking.in_group[at] {
-            true => format!("throttle:group1:{{{}}}:g", self.subjects[subject]),
-            false => {
-                let look = self.check(2 * at, subject, Action::look(), false);
-                let (name, policy) = (look.algorithm.name(), look.policy.name());
-                format!("throttle:{name}1:{{{}}}:{policy}", self.subjects[subject])
+            let reset = algorithms.ask(&[look], now)[0].reset_after();
+            let subject = self.subjects[subject];
+            let key = match (self.taking.in_group[place / 2], place) {
+                (true, _) => format!("throttle:group2:{{{subject}}}:g"),
+                (false, place) => {
+                    let (name, policy) = (look.algorithm.name(), look.policy.name());
+                    let rate = if place == 1 { "+3600s" } else { "" };
+                    format!("throttle:{name}2{rate}:{{{subject}}}:{policy}")
+                }
+            };
+            match keys.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, latest)) => *latest = reset.max(*latest),
+                None => keys.push((key, reset)),
             }
-        };
-        match self.taking.in_group {
-            [true, true] => [0, 1].map(|at| (key(at), first.max(resets[2]))),
-            _ => [(key(0), first), (key(1), resets[2])],
         }
+        keys
     }
 }
 

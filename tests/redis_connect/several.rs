@@ -29,7 +29,7 @@ async fn let_in(store: &RedisStore, count: usize, subjects: [&str; 2]) -> usize 
 /// A cluster, and a store that waits for all of its trips, however slow the machine is.
 async fn patient() -> (Cluster, RedisStore) {
     let cluster = Cluster::start();
-    let store = cluster.patient().wait_for_trips(MINUTE).connect().await;
+    let store = cluster.patient().wait_for_batches(MINUTE).connect().await;
     (cluster, store.unwrap().without_deny_cache())
 }
 

@@ -25,7 +25,7 @@ async fn in_shadow_a_policy_of_a_group_counts_and_holds_up_nobody() {
 #[tokio::test]
 async fn a_group_is_written_once_whichever_of_its_policies_are_in_shadow() {
     let bench = Bench::redis().await;
-    let many = Limit::fixed_window(1_000, DAY);
+    let many = Limit::gcra(1_000, DAY);
     let [a, b, d] = ["a", "b", "d"].map(grouped);
     let c = PolicyId::new("c");
     let all = [&a, &b, &c, &d].map(|policy| (policy, many, Action::spend(1)));

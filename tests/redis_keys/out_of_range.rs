@@ -5,11 +5,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use proptest::prelude::*;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    BreakerState, DAY, Limit, MINUTE, Penalty, PolicyId, RedisStore, StoreErrorKind,
+    BreakerState, DAY, Limit, MINUTE, Penalty, PolicyId, RedisStore, SECOND, StoreErrorKind,
 };
 
 use crate::foreign::{key_of, plant};
-use crate::groups::{group_key, plant_pack};
+use crate::groups::{entry, group_key, grouped, id_of, plant_record};
 use crate::support::asking::{answer_of, check_of};
 use crate::support::drawn::drawn;
 use crate::support::redis::Server;
@@ -66,8 +66,8 @@ fn numbers() -> impl Strategy<Value = String> {
 fn planted(layout: &str) -> BoxedStrategy<(&'static str, Vec<String>)> {
     let many = |numbers_each| prop::collection::vec(numbers(), numbers_each);
     match layout {
-        "sliding_log1" => many(3..9).prop_map(|list| ("RPUSH", list)).boxed(),
-        "concurrency1" => many(1..6)
+        "sliding_log2" => many(3..9).prop_map(|list| ("RPUSH", list)).boxed(),
+        "concurrency2" => many(1..6)
             .prop_map(|scores| {
                 let members = ["held", "1", "=1", "2", "=2"];
                 let scores = scores.into_iter().filter(|score| score != "nan");
@@ -161,11 +161,11 @@ async fn any_value_of_a_key_is_read_or_reported_as_foreign() {
 async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
-    let (key, policy) = (key_of("login", "penalty1"), PolicyId::new("login"));
+    let (key, policy) = (key_of("login", "penalty2"), PolicyId::new("login"));
     let denied = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
     let penalty = Penalty::after(2, MINUTE, MINUTE).doubling_up_to(DAY);
     let penalty = Algorithm::try_from(&penalty).unwrap();
-    for (command, value) in some(planted("penalty1")) {
+    for (command, value) in some(planted("penalty2")) {
         plant(&server, &key, command, &[&value[0]]);
         server.query::<i64>(("PEXPIRE", &key, 60_000));
         for cost in [0, 2, 2, 2] {
@@ -178,38 +178,27 @@ async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
     }
 }
 
-/// Also in the pack that is written anew.
+/// Also in a record, which is written anew.
 #[tokio::test]
-async fn any_state_in_a_group_leaves_its_neighbours_readable() {
+async fn any_entry_of_a_record_is_read_or_reported_as_foreign() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
-    let neighbour = PolicyId::new("neighbour").in_group("client");
-    let its_limit = Algorithm::try_from(&Limit::gcra(1_000, MINUTE)).unwrap();
-    // These keep no text, and so have a key of their own.
-    let is_of_a_group = |layout: &str| !["sliding_log1", "concurrency1"].contains(&layout);
-    for (name, layout, limit) in LIMITS {
-        if !is_of_a_group(layout) {
-            continue;
-        }
-        let algorithm = Algorithm::try_from(&limit).unwrap();
-        let policy = PolicyId::new(name).in_group("client");
-        let actions = prop::collection::vec(actions(), 3);
-        for ((_, value), actions) in some((planted(layout), actions)) {
-            let pack = format!(
-                "{{['{layout}:{name}'] = {{'{}', 4102444800000000}}}}",
-                value[0]
-            );
-            plant_pack(&server, &group_key(), &pack);
-            for action in actions {
-                let case = format!("{pack} {action:?}");
-                let failure = act(&store, &policy, &[(algorithm, action)]).await;
-                let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
-                assert!(is_known, "{case}: {failure:?}");
-                for take in [Action::spend(1), Action::take(1)] {
-                    let failure = act(&store, &neighbour, &[(its_limit, take)]).await;
-                    assert_eq!(failure, None, "{case}");
+    let [policy, neighbour] = ["api", "neighbour"].map(grouped);
+    let limit = Algorithm::try_from(&Limit::gcra(7, SECOND)).unwrap();
+    let id = id_of(&server, &store, &policy).await;
+    let entries = (any::<u32>(), numbers(), prop::collection::vec(actions(), 3));
+    for (fraction, us, actions) in some(entries) {
+        let record = entry(id, fraction, us.parse().unwrap_or(u64::MAX));
+        plant_record(&server, &group_key(), &record);
+        for action in actions {
+            let case = format!("{us} {fraction} {action:?}");
+            for policy in [&policy, &neighbour] {
+                for action in [action, Action::spend(1)] {
+                    let failure = act(&store, policy, &[(limit, action)]).await;
+                    let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
+                    assert!(is_known, "{case}: {failure:?}");
+                    assert_expires(&server, &group_key(), &case);
                 }
-                assert_expires(&server, &group_key(), &case);
             }
         }
     }

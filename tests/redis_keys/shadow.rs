@@ -86,7 +86,7 @@ async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_n
     let store = server.store().await.without_deny_cache();
     let of_windows = algorithm(Limit::fixed_window(3, DAY));
     let [own, shadow] = ["own", "shadow"].map(|policy| (policy, of_windows));
-    let key = key_of("own", "fixed_window1");
+    let key = key_of("own", "fixed_window2");
     plant(&server, &key, "SET", &["hello"]);
     let before = dump(&server, &key);
     for asked in [[own, shadow], [shadow, own]] {
@@ -94,7 +94,7 @@ async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_n
         assert_eq!(found, Err(StoreErrorKind::ForeignValue));
     }
     assert_eq!(dump(&server, &key), before);
-    assert_eq!(dump(&server, &key_of("shadow", "fixed_window1")), None);
+    assert_eq!(dump(&server, &key_of("shadow", "fixed_window2")), None);
     delete(&server, &key);
 }
 
@@ -107,7 +107,7 @@ async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_wo
     let guarded = ("login", algorithm(Limit::gcra(2, DAY)));
     let penalty = Algorithm::try_from(&Penalty::after(1, DAY, DAY)).unwrap();
     let asked = [own, guarded, ("login", penalty)];
-    let [of_policy, of_penalty] = ["gcra1", "penalty1"].map(|layout| key_of("login", layout));
+    let [of_policy, of_penalty] = ["gcra2", "penalty2"].map(|layout| key_of("login", layout));
 
     plant(&server, &of_policy, "HSET", &["a", "b"]);
     let found = outcomes(ask(&store, &asked).await).unwrap();

@@ -1,61 +1,38 @@
 //! Debt: the arithmetic that GCRA, token bucket and leaky bucket share. Mirrors `lua/debt.lua`.
 //!
 //! One instant is stored: when everything that was taken is paid back. It lies ahead of now by the
-//! *debt*. A permit adds its emission interval to the debt. An interval that is not a whole number
-//! of microseconds keeps its fraction as an integer ratio, so no rate is ever rounded.
+//! *debt*. A permit adds its emission interval to the debt. The interval has 32 bits of a fraction:
+//! it is rounded down once, when the limit is made, and everything else is exact. At a frozen clock
+//! exactly the capacity is admitted, as the tolerance is a multiple of the interval.
 
 use super::action::{Action, Patience, Take};
-use super::span::{Interval, Span};
+use super::fixed_point::FixedMicros;
 use super::{Arguments, Arithmetic, Left, Reading, Share, decide};
 use crate::decision::{Decision, Receipt};
 use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
 
-mod plain;
+pub(super) mod fast_path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Debt {
     limit: u32,
     period: Micros,
     capacity: u32,
-    interval: Interval,
+    interval: FixedMicros,
     /// The time in which the whole capacity comes back: the most debt with which a cost fits.
-    tolerance: Span,
+    tolerance: FixedMicros,
     /// Whether admitted requests leave one after the other.
     queues: bool,
 }
 
-/// The instant `us + part / scale`; the epoch for a key that was never used.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct State {
-    us: u64,
-    part: u32,
-    scale: u32,
-}
-
-impl State {
-    #[inline]
-    fn paid_at(&self) -> Span {
-        Span {
-            us: self.us,
-            part: self.part,
-        }
-    }
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            us: 0,
-            part: 0,
-            scale: 1,
-        }
-    }
-}
+/// The instant at which nothing is owed any more; the epoch for a key that was never used.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct State(FixedMicros);
 
 /// The most debt of a key, however much is charged without asking. Longer than the longest
 /// tolerance and the longest wait together, and short enough for a script's numbers until 2135.
-const MOST_DEBT: Span = Span::whole(120 * 366 * DAY.as_micros() as u64);
+const MOST_DEBT: FixedMicros = FixedMicros::whole(120 * 366 * DAY.as_micros() as u64);
 
 /// Functions are always inlined where they compute what their callers compute too, the debt and the
 /// price: the compiler then does it once.
@@ -65,7 +42,7 @@ impl Debt {
     }
 
     fn of(limit: u32, period: Micros, capacity: u32) -> Self {
-        let interval = Interval::new(limit, period);
+        let interval = FixedMicros::interval(limit.into(), period);
         Self {
             limit,
             period,
@@ -85,29 +62,18 @@ impl Debt {
     }
 
     #[inline]
-    fn debt(&self, state: &State, now: Micros) -> Span {
-        let paid_at = if state.part == 0 || state.scale == self.interval.scale() {
-            state.paid_at()
-        } else {
-            // The rate was changed: the old fraction is rounded up, so that nothing is forgiven.
-            Span::whole(state.us.saturating_add(1))
-        };
-        let now = Span::whole(now.get());
-        self.interval.difference(paid_at, now)
+    fn debt(&self, state: &State, now: Micros) -> FixedMicros {
+        state.0.saturating_sub(FixedMicros::whole(now.get()))
     }
 
     #[inline]
-    fn owe(&self, state: &mut State, now: Micros, debt: Span) {
-        *state = State {
-            us: now.get().saturating_add(debt.us),
-            part: debt.part,
-            scale: self.interval.scale(),
-        };
+    fn owe(&self, state: &mut State, now: Micros, debt: FixedMicros) {
+        *state = State(FixedMicros::whole(now.get()).saturating_add(debt));
     }
 
     /// What this many permits cost in time.
     #[inline]
-    fn price(&self, permits: u32) -> Span {
+    fn price(&self, permits: u32) -> FixedMicros {
         let price = self.interval.times(permits.into());
         if price.us < MOST_DEBT.us {
             return price;
@@ -116,8 +82,8 @@ impl Debt {
     }
 
     #[inline]
-    fn with(&self, debt: Span, permits: u32) -> Span {
-        let owed = self.interval.sum(debt, self.price(permits));
+    fn with(&self, debt: FixedMicros, permits: u32) -> FixedMicros {
+        let owed = debt.saturating_add(self.price(permits));
         if owed.us < MOST_DEBT.us {
             return owed;
         }
@@ -127,20 +93,16 @@ impl Debt {
 
     /// How long until this many more permits fit.
     #[inline]
-    fn over(&self, debt: Span, permits: u32) -> Span {
+    fn over(&self, debt: FixedMicros, permits: u32) -> FixedMicros {
         // Not bounded by the maximum debt: that would make the wait too short.
-        let wanted = self.interval.sum(debt, self.price(permits));
-        self.interval.difference(wanted, self.tolerance)
+        let wanted = debt.saturating_add(self.price(permits));
+        wanted.saturating_sub(self.tolerance)
     }
 
     /// The debt that was read, after this many more permits were taken.
     #[inline]
-    fn debt_read(&self, reading: &Reading, taken: u32) -> Span {
-        let [us, part] = reading.level;
-        let debt = Span {
-            us,
-            part: self.part(part),
-        };
+    fn debt_read(&self, reading: &Reading, taken: u32) -> FixedMicros {
+        let debt = fixed(reading.level);
         match taken {
             0 => debt,
             _ => self.with(debt, taken),
@@ -149,19 +111,19 @@ impl Debt {
 
     /// What is still owed of everything taken up to this receipt. No more can be given back: the
     /// rest has come back by itself.
-    fn unpaid(&self, receipt: &Receipt, now: Micros) -> Span {
-        let now = Span::whole(now.get());
-        self.interval.difference(self.paid_at(receipt), now)
+    fn unpaid(&self, receipt: &Receipt, now: Micros) -> FixedMicros {
+        let now = FixedMicros::whole(now.get());
+        self.paid_at(receipt).saturating_sub(now)
     }
 
     /// How many whole permits are still owed of everything taken up to this receipt.
     pub(super) fn permits_unpaid(&self, receipt: &Receipt, now: Micros) -> u32 {
-        self.interval.fit_into(self.unpaid(receipt, now))
+        self.permits_of(self.unpaid(receipt, now))
     }
 
     /// How many whole permits come back in this time.
     pub(super) fn permits_in(&self, time: Micros) -> u32 {
-        self.interval.fit_into(Span::whole(time.get()))
+        self.permits_of(FixedMicros::whole(time.get()))
     }
 
     /// Whether somebody may be waiting for permits that are taken already. In a queue everybody
@@ -171,24 +133,19 @@ impl Debt {
     }
 
     /// The instant at which everything taken up to this receipt is paid back.
-    fn paid_at(&self, receipt: &Receipt) -> Span {
-        let [us, part] = receipt.mark;
-        Span {
-            us,
-            part: self.part(part),
-        }
+    fn paid_at(&self, receipt: &Receipt) -> FixedMicros {
+        fixed(receipt.mark)
     }
 
-    /// A fraction from outside: an invalid one must not panic.
+    /// How many whole permits are given in this time.
     #[inline]
-    fn part(&self, part: u64) -> u32 {
-        let is_part = |part: &u32| *part < self.interval.scale();
-        u32::try_from(part).ok().filter(is_part).unwrap_or(0)
+    fn permits_of(&self, time: FixedMicros) -> u32 {
+        u32::try_from(time.divided_by(self.interval)).unwrap_or(u32::MAX)
     }
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
     #[inline(always)]
-    fn judge(&self, debt: Span, take: &Take) -> (bool, Micros) {
+    fn judge(&self, debt: FixedMicros, take: &Take) -> (bool, Micros) {
         if take.cost == 0 {
             return (true, Micros::ZERO);
         }
@@ -202,13 +159,13 @@ impl Debt {
 
     // Out of line: most policies let nobody wait.
     #[inline(never)]
-    fn judge_waiting(&self, debt: Span, over: Span, take: &Take) -> (bool, Micros) {
+    fn judge_waiting(&self, debt: FixedMicros, over: FixedMicros, take: &Take) -> (bool, Micros) {
         let (held, delay) = match take.patience {
-            Patience::UntilPaid(_) if self.queues => (Span::ZERO, debt),
-            Patience::UntilPaid(_) => (Span::ZERO, self.interval.difference(debt, self.tolerance)),
+            Patience::UntilPaid(_) if self.queues => (FixedMicros::ZERO, debt),
+            Patience::UntilPaid(_) => (FixedMicros::ZERO, debt.saturating_sub(self.tolerance)),
             // What fits into the capacity may enter, and then waits for those before it.
             _ if self.queues => (over, debt),
-            _ => (Span::ZERO, over),
+            _ => (FixedMicros::ZERO, over),
         };
         let longest = match take.patience {
             Patience::None if self.queues => Micros::new(u64::MAX),
@@ -237,7 +194,7 @@ impl Arithmetic for Debt {
         Reading {
             fits,
             wait,
-            level: [debt.us, debt.part.into()],
+            level: [debt.us, debt.fraction.into()],
             next: Micros::ZERO,
             at: now,
         }
@@ -246,8 +203,8 @@ impl Arithmetic for Debt {
     #[cfg(feature = "memory")]
     #[inline]
     fn ask(&self, state: &mut State, now: Micros, action: &Action) -> Decision {
-        match self.plain_take(action) {
-            Some(take) => self.ask_plainly(state, now, take),
+        match self.fast_path(action) {
+            Some(path) => self.ask_fast(state, now, path),
             None => decide::ask(self, state, now, action),
         }
     }
@@ -256,15 +213,15 @@ impl Arithmetic for Debt {
     fn behind(&self, reading: &Reading, permits: u32) -> Reading {
         let debt = self.debt_read(reading, permits);
         Reading {
-            level: [debt.us, debt.part.into()],
+            level: [debt.us, debt.fraction.into()],
             ..*reading
         }
     }
 
     #[inline]
     fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
-        match self.plain_take(action) {
-            Some(take) => self.decide_plainly(reading, take, committed),
+        match self.fast_path(action) {
+            Some(path) => self.decide_fast(reading, path, committed),
             None => decide::decide(self, reading, action, committed),
         }
     }
@@ -277,12 +234,12 @@ impl Arithmetic for Debt {
 
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         if let Action::Cancel { receipt, .. } = action
-            && receipt.mark != [state.us, state.part.into()]
+            && self.paid_at(receipt) != state.0
         {
             return;
         }
         if let Action::Withdraw { receipt, .. } = action
-            && self.paid_at(receipt) != state.paid_at()
+            && self.paid_at(receipt) != state.0
             && self.may_hold_up_somebody(state, now)
         {
             return;
@@ -297,11 +254,11 @@ impl Arithmetic for Debt {
             if let Action::Refund { receipt, .. } | Action::Withdraw { receipt, .. } = action {
                 back = back.min(self.unpaid(receipt, now));
             }
-            let left = self.interval.difference(debt, back);
+            let left = debt.saturating_sub(back);
             if left == debt {
                 return;
             }
-            if left == Span::ZERO {
+            if left == FixedMicros::ZERO {
                 *state = State::default();
             } else {
                 self.owe(state, now, left);
@@ -310,7 +267,7 @@ impl Arithmetic for Debt {
     }
 
     fn expires_at(state: &State) -> Micros {
-        state.paid_at().ceil()
+        state.0.ceil()
     }
 
     fn capacity(&self) -> u32 {
@@ -340,8 +297,8 @@ impl Arithmetic for Debt {
     #[inline(always)]
     fn left(&self, reading: &Reading, charged: u32) -> Left {
         let debt = self.debt_read(reading, charged);
-        let slack = self.interval.difference(self.tolerance, debt);
-        let remaining = self.interval.fit_into(slack);
+        let slack = self.tolerance.saturating_sub(debt);
+        let remaining = self.permits_of(slack);
         Left {
             remaining,
             reset_after: debt.ceil(),
@@ -350,17 +307,20 @@ impl Arithmetic for Debt {
                 _ => Micros::ZERO,
             },
             renews_whole: false,
-            mark: [reading.at.get().saturating_add(debt.us), debt.part.into()],
+            mark: [
+                reading.at.get().saturating_add(debt.us),
+                debt.fraction.into(),
+            ],
         }
     }
 
     fn arguments(&self, action: &Action) -> Arguments {
         let price = self.price(action.permits());
-        let [us, part] = match action {
+        let [us, fraction] = match action {
             Action::Cancel { receipt, .. } => receipt.mark,
             Action::Refund { receipt, .. } | Action::Withdraw { receipt, .. } => {
                 let paid_at = self.paid_at(receipt);
-                [paid_at.us.max(1), paid_at.part.into()]
+                [paid_at.us.max(1), paid_at.fraction.into()]
             }
             Action::Take(Take {
                 patience: Patience::None,
@@ -370,13 +330,13 @@ impl Arithmetic for Debt {
         };
         [
             price.us,
-            price.part.into(),
+            price.fraction.into(),
             self.tolerance.us,
-            self.tolerance.part.into(),
-            self.interval.scale().into(),
+            self.tolerance.fraction.into(),
             us,
-            part,
+            fraction,
             self.queues.into(),
+            0,
         ]
     }
 
@@ -387,15 +347,22 @@ impl Arithmetic for Debt {
 
     /// The debt says everything about a key, so any cost can be judged.
     fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
-        let gone = Span::whole(elapsed.get());
-        let debt = self.interval.difference(self.debt_read(reading, 0), gone);
+        let gone = FixedMicros::whole(elapsed.get());
+        let debt = self.debt_read(reading, 0).saturating_sub(gone);
         let (fits, wait) = self.judge(debt, take);
         Some(Reading {
             fits,
             wait,
-            level: [debt.us, debt.part.into()],
+            level: [debt.us, debt.fraction.into()],
             next: Micros::ZERO,
             at: reading.at.saturating_add(elapsed),
         })
     }
+}
+
+/// A number from outside: an impossible fraction must not panic.
+#[inline]
+fn fixed([us, fraction]: [u64; 2]) -> FixedMicros {
+    let fraction = u32::try_from(fraction).unwrap_or(0);
+    FixedMicros { us, fraction }
 }

@@ -3,14 +3,17 @@
 use super::*;
 use crate::time::MINUTE;
 
-/// One permit is `permit` units, and each microsecond adds `per_us`. A level below zero is owed.
+/// One permit is `permit` units, and each microsecond adds `PER_US`, which makes the rate a
+/// fixed-point number. A level below zero is owed.
 struct ModelBucket {
     level: i128,
     full: i128,
     permit: i128,
-    per_us: i128,
     queues: bool,
 }
+
+/// The units of a microsecond.
+pub(super) const PER_US: i128 = 1 << 32;
 
 /// The debt never exceeds what is added in this time.
 const MOST_OWED: Duration = Duration::from_secs(120 * 366 * 86_400);
@@ -20,18 +23,17 @@ type Answer = (bool, u64, u32);
 
 impl ModelBucket {
     fn new(numbers: &Numbers) -> Self {
-        let permit = numbers.period.as_micros() as i128;
+        let permit = permit(numbers);
         Self {
             level: i128::from(numbers.permits) * permit,
             full: i128::from(numbers.permits) * permit,
             permit,
-            per_us: numbers.rate.into(),
             queues: numbers.kind == QUEUE,
         }
     }
 
     fn pass(&mut self, us: u64) {
-        self.level = self.full.min(self.level + i128::from(us) * self.per_us);
+        self.level = self.full.min(self.level + i128::from(us) * PER_US);
     }
 
     fn act(&mut self, action: &Action) -> Answer {
@@ -82,13 +84,18 @@ impl ModelBucket {
     /// How long until the level is this high.
     fn time_to(&self, level: i128) -> u64 {
         let missing = (level - self.level).max(0) as u128;
-        u64::try_from(missing.div_ceil(self.per_us as u128)).unwrap_or(u64::MAX)
+        u64::try_from(missing.div_ceil(PER_US as u128)).unwrap_or(u64::MAX)
     }
 
     fn owe(&mut self, permits: u32) {
-        let least = self.full - MOST_OWED.as_micros() as i128 * self.per_us;
+        let least = self.full - MOST_OWED.as_micros() as i128 * PER_US;
         self.level = least.max(self.level - i128::from(permits) * self.permit);
     }
+}
+
+/// The units of a permit, rounded down once.
+pub(super) fn permit(numbers: &Numbers) -> i128 {
+    numbers.period.as_micros() as i128 * PER_US / i128::from(numbers.rate)
 }
 
 /// Limits that are buckets, with few permits so that they are often empty.
@@ -157,8 +164,8 @@ proptest! {
         numbers in buckets(), history in histories(),
     ) {
         let mut subject = Subject::of(Numbers { kind: QUEUE, ..numbers }.limit());
-        // When everything before it has run out, in units of which a microsecond has `rate`.
-        let rate = u128::from(numbers.rate);
+        // When everything before it has run out, in units.
+        let (permit, per_us) = (permit(&numbers) as u128, PER_US as u128);
         let mut dry = 0;
         for (pause, cost) in history {
             subject.now += pause;
@@ -167,9 +174,9 @@ proptest! {
                 continue;
             }
             let leaves = u128::from(subject.now + us(decision.delay()));
-            dry = dry.max(u128::from(subject.now) * rate);
-            prop_assert_eq!(leaves, dry.div_ceil(rate));
-            dry += u128::from(cost) * numbers.period.as_micros();
+            dry = dry.max(u128::from(subject.now) * per_us);
+            prop_assert_eq!(leaves, dry.div_ceil(per_us));
+            dry += u128::from(cost) * permit;
         }
     }
 }

@@ -21,6 +21,7 @@ mod over_admission;
 mod parameters;
 mod penalties;
 mod promises;
+mod rates;
 mod slices;
 mod windows;
 

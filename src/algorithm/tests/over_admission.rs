@@ -2,6 +2,7 @@
 
 use proptest::sample::Index;
 
+use super::buckets::{PER_US, permit};
 use super::*;
 
 /// The most permits within any interval of this length, of `(instant, permits)` in order.
@@ -59,13 +60,14 @@ proptest! {
         numbers in numbers(BUCKETS), history in histories(),
     ) {
         let admitted = admitted(numbers.limit(), history);
+        let permit = permit(&numbers) as u128;
         for (first, (start, _)) in admitted.iter().enumerate() {
             let mut taken = 0;
             for (at, cost) in &admitted[first..] {
                 taken += u128::from(*cost);
-                let brought = u128::from(at - start) * u128::from(numbers.rate);
-                let full = u128::from(numbers.permits) * numbers.period.as_micros();
-                prop_assert!(taken * numbers.period.as_micros() <= full + brought);
+                let brought = u128::from(at - start) * PER_US as u128;
+                let full = u128::from(numbers.permits) * permit;
+                prop_assert!(taken * permit <= full + brought);
             }
         }
     }
@@ -78,6 +80,7 @@ proptest! {
         history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u32..4), 1..120),
     ) {
         let mut subject = Subject::of(numbers.limit());
+        let permit = permit(&numbers) as u128;
         let mut taken: Vec<(u64, u32, Receipt)> = Vec::new();
         for (pause, back, cost) in history {
             subject.now += pause;
@@ -93,9 +96,9 @@ proptest! {
             let mut used = 0;
             for (at, cost, _) in taken.iter().rev() {
                 used += u128::from(*cost);
-                let brought = u128::from(subject.now - at) * u128::from(numbers.rate);
-                let full = u128::from(numbers.permits) * numbers.period.as_micros();
-                prop_assert!(used * numbers.period.as_micros() < 2 * full + brought);
+                let brought = u128::from(subject.now - at) * PER_US as u128;
+                let full = u128::from(numbers.permits) * permit;
+                prop_assert!(used * permit < 2 * full + brought);
             }
         }
     }

@@ -115,6 +115,28 @@ fn names_that_are_used_twice_or_cannot_stand_in_a_header_are_refused() {
     }
 }
 
+/// In Redis their states would be one.
+#[cfg(feature = "redis")]
+#[test]
+fn policies_of_a_group_that_redis_cannot_tell_apart_are_refused() {
+    let mut known = std::collections::HashMap::new();
+    let (one, other) = (0_u32..)
+        .find_map(|number| {
+            let policy = crate::store::PolicyId::new(&format!("p{number}")).in_group("client");
+            let mut ids = policy.record_ids().unwrap().iter();
+            ids.find_map(|id| known.insert(*id, number))
+                .map(|other| (other, number))
+        })
+        .unwrap();
+    let [one, other] = [one, other].map(|number| format!("p{number}"));
+    let refused = refusal([&one, &other].map(|name| named(name).group("client")));
+    for said in [&one, &other, "client", "rename one of them"] {
+        assert!(refused.contains(said), "{refused}");
+    }
+    let apart = [named(&one).group("a"), named(&other).group("b")];
+    assert!(Limiter::new(Silent, apart).is_ok());
+}
+
 #[test]
 fn a_timeout_outside_the_range_is_refused() {
     for (timeout, fine) in [

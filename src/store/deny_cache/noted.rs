@@ -9,6 +9,7 @@ use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::per_thread::{Spread, SpreadRef};
 use crate::store::Check;
+use crate::store::fingerprints::FingerprintMap;
 use crate::store::owned::of_each;
 use crate::time::Micros;
 
@@ -60,15 +61,6 @@ impl Noted {
         }
     }
 
-    /// Notes that questions sent with this one, and decided before it, change its key this many
-    /// times.
-    #[cfg(feature = "redis")]
-    pub(in crate::store) fn is_behind(&mut self, changes: u32) {
-        for check in &mut self.checks {
-            check.version = check.version.after(changes);
-        }
-    }
-
     /// For a caller that may give back what this question takes, and so change its keys.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn forgetting(&self) -> Forgetting {
@@ -77,11 +69,13 @@ impl Noted {
 
     pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
         if let Ok(decisions) = answer {
-            self.decided(decisions);
+            self.decided(decisions, &mut Changes::default());
         }
     }
 
-    pub(in crate::store) fn decided(self, decisions: &[Decision]) {
+    /// `changes` are those by questions that were sent with this one and decided before it. Adds
+    /// its own.
+    pub(in crate::store) fn decided(&self, decisions: &[Decision], changes: &mut Changes) {
         let each = || self.checks.iter().zip(decisions.iter());
         let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
         let table = &self.denials.table;
@@ -94,11 +88,37 @@ impl Noted {
                 // A subject that is still denied must wait for these permits, too; and a penalty
                 // may have counted a denial.
                 table.forget(check.key);
+                changes.add(check.key);
             } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
                 let received = self.denials.now();
-                table.remember(check.key, check.version, known, self.sent, received);
+                let version = check.version.after(changes.of(check.key));
+                table.remember(check.key, version, known, self.sent, received);
             }
         }
+    }
+}
+
+/// How often the questions of a batch so far have changed each key. Decisions about later ones were
+/// made after that, and may be remembered.
+#[derive(Default)]
+pub(in crate::store) struct Changes(Option<FingerprintMap<u32>>);
+
+impl Changes {
+    /// For so many questions; a single one has none before it.
+    #[cfg(feature = "redis")]
+    pub(in crate::store) fn of_batch(questions: usize) -> Self {
+        Self((questions > 1).then(FingerprintMap::default))
+    }
+
+    fn add(&mut self, key: u128) {
+        if let Some(changes) = &mut self.0 {
+            *changes.entry(key).or_default() += 1;
+        }
+    }
+
+    fn of(&self, key: u128) -> u32 {
+        let changes = self.0.as_ref().and_then(|changes| changes.get(&key));
+        changes.copied().unwrap_or_default()
     }
 }
 

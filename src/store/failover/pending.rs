@@ -90,6 +90,7 @@ pin_project! {
 
 impl PendingDecisions {
     /// `runtime`: that of the store, if it has one of its own.
+    #[inline]
     pub(super) fn new(asked: Asked, runtime: Option<Handle>) -> Self {
         match runtime {
             None => Self::Here { asked },

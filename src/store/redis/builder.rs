@@ -70,7 +70,7 @@ impl RedisStoreBuilder {
     }
 
     /// Sets how many decisions of this process may be in flight at once, to all servers together,
-    /// including those that wait for a trip, and those whose callers have left, until they are
+    /// including those that wait to be asked, and those whose callers have left, until they are
     /// answered or the limiter's deadline passes: by default 1024, at most 65 536. Any further one
     /// fails at once, as [`StoreErrorKind::Overloaded`]: no queue grows without bound.
     ///
@@ -81,15 +81,11 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets how long a request waits for a trip in flight, as requests about the same key do,
-    /// before it starts a trip of its own: by default 10 ms, at most 60 s. As long as the server
-    /// keeps up, a decision takes at most this time and a round trip. See
-    /// [how requests share trips](RedisStore).
-    ///
-    /// About a hot key, each process asks a server once in each round trip or, if the server is
-    /// farther away than this time, once in this time.
-    pub fn wait_for_trips(mut self, time: Duration) -> Self {
-        self.waits.for_trips = time.min(RESPONSE_TIMEOUT);
+    /// Sets how long a request waits for the answers to others before it is asked without them: by
+    /// default 10 ms, at most 60 s. As long as the server keeps up, a decision takes at most this time
+    /// and a round trip. See [how requests are asked together](RedisStore#round-trips).
+    pub fn wait_for_batches(mut self, time: Duration) -> Self {
+        self.waits.for_batches = time.min(RESPONSE_TIMEOUT);
         self
     }
 
@@ -194,7 +190,8 @@ impl RedisStoreBuilder {
 
     /// Takes the time from this clock instead of the server's. For tests only, as the clocks of a
     /// fleet's processes differ. The clock must be ahead of the server's, as a new
-    /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written.
+    /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written. Round trips
+    /// then count as if they took no time, and questions wait for each other accordingly.
     ///
     /// Do not pause tokio's time in such a test: see [tests of your own](crate#tests-of-your-own).
     pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {

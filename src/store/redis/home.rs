@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::server::{Server, Shared};
+use super::batch::{Batcher, Shared};
 use super::settings::Settings;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::per_thread::{Locked, Spread};
@@ -46,7 +46,7 @@ pub(super) struct Home {
 #[derive(Clone)]
 struct First {
     runtime: Handle,
-    server: Server,
+    batcher: Batcher,
 }
 
 struct OwnThread {
@@ -58,7 +58,7 @@ struct OwnThread {
 
 /// Where a question is asked.
 struct Place {
-    server: Server,
+    batcher: Batcher,
     /// Another runtime than the current one.
     elsewhere: Option<Handle>,
 }
@@ -91,17 +91,17 @@ impl Home {
     pub(super) fn run<T: Send + 'static>(
         &self,
         here: Option<Handle>,
-        work: impl FnOnce(Server) -> Work<T>,
+        work: impl FnOnce(Batcher) -> Work<T>,
     ) -> Work<T> {
         match self.place(here) {
             Ok(Place {
-                server,
+                batcher,
                 elsewhere: None,
-            }) => work(server),
+            }) => work(batcher),
             Ok(Place {
-                server,
+                batcher,
                 elsewhere: Some(runtime),
-            }) => Box::pin(done_on(runtime, work(server))),
+            }) => Box::pin(done_on(runtime, work(batcher))),
             Err(error) => Box::pin(ready(Err(error))),
         }
     }
@@ -142,7 +142,7 @@ impl Home {
                 Ok(self.live_on(&here))
             }
             (Some(first), _, Some(false)) => Ok(Place {
-                server: first.server,
+                batcher: first.batcher,
                 elsewhere: Some(first.runtime),
             }),
             (None, None, Some(false)) => Err(of_runtimes("there is no tokio runtime")),
@@ -156,13 +156,13 @@ impl Home {
     }
 
     fn live_on(&self, runtime: &Handle) -> Place {
-        let shared = Server::spread(&self.settings, runtime, None);
+        let shared = Batcher::spread(&self.settings, runtime, None);
         self.first.set_all(|place| {
-            let (runtime, server) = (runtime.clone(), Server::at(&shared, place));
-            Some(First { runtime, server })
+            let (runtime, batcher) = (runtime.clone(), Batcher::at(&shared, place));
+            Some(First { runtime, batcher })
         });
         Place {
-            server: Server::of(&shared),
+            batcher: Batcher::of(&shared),
             elsewhere: None,
         }
     }
@@ -185,7 +185,7 @@ impl First {
     fn place_at(&self, here: Option<&Handle>) -> Option<Place> {
         let is_here = here.is_some_and(|here| here.id() == self.runtime.id());
         is_here.then(|| Place {
-            server: self.server.clone(),
+            batcher: self.batcher.clone(),
             elsewhere: None,
         })
     }
@@ -211,7 +211,7 @@ impl OwnThread {
             }
         })?;
         Ok(Self {
-            shared: Server::spread(settings, &handle, Some(is_used)),
+            shared: Batcher::spread(settings, &handle, Some(is_used)),
             runtime: handle,
             _is_there: is_there,
         })
@@ -219,7 +219,7 @@ impl OwnThread {
 
     fn place(&self) -> Place {
         Place {
-            server: Server::of(&self.shared),
+            batcher: Batcher::of(&self.shared),
             elsewhere: Some(self.runtime.clone()),
         }
     }

@@ -1,4 +1,4 @@
-//! `InFlight`: bounds the number of questions in flight, including those that wait for a trip.
+//! `InFlight`: bounds the number of questions in flight, including those that wait to be sent.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

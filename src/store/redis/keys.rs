@@ -1,17 +1,16 @@
-//! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`, and the fields within them.
+//! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`.
 //!
-//! The rates of a limit share one key, and so do the policies of a group,
-//! `{prefix}:group1:{<hash>}:{group}`: the state of each is in a field of its own. Sliding logs do
-//! not share keys: their further rates have keys of their own,
-//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`.
+//! Each further rate of a limit has a key of its own,
+//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`. The policies of a group whose algorithms count in
+//! debt share one, `{prefix}:group2:{<hash>}:{group}`: a record with an entry for each. Where a
+//! state stands never depends on the numbers of a limit, as these may change for each request.
 //!
 //! Only this file writes braces, so that all policies of a subject are in the same Cluster slot.
 //! The layout names the algorithm and the version of its state: another algorithm under the same
 //! policy name has another key, never a value that cannot be read.
 
 use crate::error::ConfigError;
-use crate::store::Check;
-use crate::time::Micros;
+use crate::store::{Check, LAYOUT, RecordId};
 
 /// Longer than most keys, so that a key takes one allocation.
 pub(super) const USUAL_LENGTH: usize = 80;
@@ -51,144 +50,133 @@ impl Prefix {
     }
 
     /// The key that contains a check's state.
+    #[cfg(test)]
     pub(super) fn key(&self, check: &Check<'_>) -> Vec<u8> {
         let mut key = Vec::with_capacity(USUAL_LENGTH);
         self.write_key(check, &mut key);
         key
     }
 
-    /// Appends that key.
+    /// Appends the key that contains a check's state.
     pub(super) fn write_key(&self, check: &Check<'_>, to: &mut Vec<u8>) {
         let mut write = |text: &str| to.extend_from_slice(text.as_bytes());
         write(&self.0);
-        let name = match shared_by(check) {
+        write(":");
+        let name = match record_of(check) {
             Some(group) => {
-                write(":group1:{");
+                write("group");
+                write(LAYOUT);
                 group
             }
             None => {
-                write(":");
                 write(check.algorithm.name());
-                write("1");
-                if !check.algorithm.packs() {
-                    write(&further_rate(check));
-                }
-                write(":{");
+                write(LAYOUT);
+                write(check.policy.rate_in_keys());
                 check.policy.name()
             }
         };
+        write(":{");
         to.extend_from_slice(&check.subject.digits());
         to.extend_from_slice(b"}:");
         to.extend_from_slice(name.as_bytes());
     }
 }
 
-/// The field of the key that contains a check's state; empty if the state is the whole value.
-pub(super) fn field(check: &Check<'_>) -> String {
-    if !check.algorithm.packs() {
-        return String::new();
-    }
-    let rate = further_rate(check);
-    match shared_by(check) {
-        Some(_) => format!("{}1{rate}:{}", check.algorithm.name(), check.policy.name()),
-        None => rate,
-    }
+/// The group whose record contains a check's state.
+fn record_of<'a>(check: &Check<'a>) -> Option<&'a str> {
+    check.policy.group().filter(|_| check.algorithm.is_debt())
 }
 
-/// Identifies the key of a check that packs, in this process. Uniformly distributed, as the subject
-/// is.
+/// Whether its state is in the record of a group.
+pub(super) fn is_in_record(check: &Check<'_>) -> bool {
+    record_of(check).is_some()
+}
+
+/// Identifies its state in that record; zero if it is in none.
+pub(super) fn record_id(check: &Check<'_>) -> RecordId {
+    let ids = check.policy.record_ids();
+    let id = ids.and_then(|ids| ids.get(usize::from(check.algorithm.number())));
+    id.copied().unwrap_or_default()
+}
+
+/// Identifies the key of a check in this process. Uniformly distributed, as the subject is.
 pub(super) fn fingerprint_of_key(check: &Check<'_>) -> u128 {
-    let within_subject = shared_by(check).and_then(|_| check.policy.group_fingerprint());
-    let within_subject = within_subject
-        .unwrap_or_else(|| check.policy.name_fingerprint() ^ u128::from(check.algorithm.number()));
-    check.subject.to_u128() ^ within_subject
+    let group = check.policy.group_fingerprint();
+    match group.filter(|_| check.algorithm.is_debt()) {
+        Some(group) => check.subject.to_u128() ^ group,
+        None => check.fingerprint(),
+    }
 }
 
 /// Identifies the state of a check in this process, whether its key is its own or a group's.
 /// Uniformly distributed, as the subject is.
 pub(super) fn fingerprint_of_state(check: &Check<'_>) -> u128 {
-    let group = shared_by(check).and_then(|_| check.policy.group_fingerprint());
+    let group = check.policy.group_fingerprint();
+    let group = group.filter(|_| check.algorithm.is_debt());
     check.fingerprint() ^ group.unwrap_or(0)
-}
-
-/// Whether its key can contain other states, too.
-pub(super) fn shares_its_key(check: &Check<'_>) -> bool {
-    let is_of_several = check.policy.further_rate().is_some() || shared_by(check).is_some();
-    check.algorithm.packs() && is_of_several
-}
-
-/// Whether both states are in the same key.
-pub(super) fn are_together(one: &Check<'_>, other: &Check<'_>) -> bool {
-    let group = shared_by(one);
-    one.subject == other.subject
-        && group == shared_by(other)
-        && (group.is_some() || is_same_limit(one, other))
-}
-
-/// Whether both are rates of one limit, in one key.
-pub(super) fn is_same_limit(one: &Check<'_>, other: &Check<'_>) -> bool {
-    one.policy.name() == other.policy.name()
-        && one.algorithm.name() == other.algorithm.name()
-        && one.algorithm.packs()
-}
-
-/// The group that its key belongs to.
-fn shared_by<'a>(check: &Check<'a>) -> Option<&'a str> {
-    // A ban is not part of the limit.
-    let packs = check.algorithm.packs() && !check.algorithm.is_penalty();
-    check.policy.group().filter(|_| packs)
-}
-
-fn further_rate(check: &Check<'_>) -> String {
-    match check.policy.further_rate().map(Micros::get) {
-        Some(us) if us.is_multiple_of(1_000_000) => format!("+{}s", us / 1_000_000),
-        Some(us) => format!("+{us}us"),
-        None => String::new(),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::{Action, Algorithm};
-    use crate::limit::Limit;
+    use crate::algorithm::Action;
+    use crate::limit::{Limit, per_second};
     use crate::store::PolicyId;
-    use crate::time::SECOND;
+    use crate::time::{Micros, SECOND};
 
     /// A fleet mixes versions during a roll-out, so these names must never change.
     #[test]
     fn a_key_names_prefix_layout_and_subject_and_policy_or_group() {
-        let policy = PolicyId::new("login");
-        let check = Check::of(&policy, "alice", &Limit::gcra(1, SECOND), Action::take(1));
-        let places = |check: &Check<'_>| {
-            let key = String::from_utf8(Prefix::default().key(check));
-            (key.unwrap(), field(check))
-        };
-        let key = "throttle:gcra1:{163f98975bceebf5cf65f87d866b0917}:login";
-        assert_eq!(places(&check), (key.to_owned(), String::new()));
-        for (period, rate) in [(3_600_000_000, "+3600s"), (1_500_000, "+1500000us")] {
-            let policy = policy.with_further_rate(Micros::new(period));
-            let check = Check {
-                policy: &policy,
-                ..check
-            };
-            assert_eq!(places(&check), (key.to_owned(), rate.to_owned()));
-            let log = Check {
-                algorithm: Algorithm::try_from(&Limit::sliding_log(1, SECOND)).unwrap(),
-                ..check
-            };
-            let key =
-                format!("throttle:sliding_log1{rate}:{{163f98975bceebf5cf65f87d866b0917}}:login");
-            assert_eq!(places(&log), (key, String::new()));
+        let debt = Limit::gcra(1, SECOND);
+        let window = Limit::fixed_window(1, SECOND);
+        let alone = PolicyId::new("login");
+        let hour = Micros::new(3_600_000_000);
+        let odd = Micros::new(1_500_000);
+        let grouped = alone.clone().in_group("client");
+        for (policy, limit, layout, name) in [
+            (alone.clone(), debt, "gcra2", "login"),
+            (alone.with_further_rate(hour), debt, "gcra2+3600s", "login"),
+            (
+                alone.with_further_rate(odd),
+                debt,
+                "gcra2+1500000us",
+                "login",
+            ),
+            (
+                alone.with_further_rate(hour),
+                window,
+                "fixed_window2+3600s",
+                "login",
+            ),
+            (grouped.clone(), debt, "group2", "client"),
+            (grouped.with_further_rate(hour), debt, "group2", "client"),
+            (grouped, window, "fixed_window2", "login"),
+        ] {
+            let check = Check::of(&policy, "alice", &limit, Action::take(1));
+            let key = String::from_utf8(Prefix::default().key(&check)).unwrap();
+            let subject = "163f98975bceebf5cf65f87d866b0917";
+            assert_eq!(key, format!("throttle:{layout}:{{{subject}}}:{name}"));
+            assert_eq!(is_in_record(&check), layout == "group2");
         }
+    }
+
+    /// Nor must these.
+    #[test]
+    fn an_id_in_a_record_tells_policies_rates_and_algorithms_apart() {
         let policy = PolicyId::new("login").in_group("client");
         let hour = policy.with_further_rate(Micros::new(3_600_000_000));
-        for (policy, field) in [(&policy, "gcra1:login"), (&hour, "gcra1+3600s:login")] {
-            let key = "throttle:group1:{163f98975bceebf5cf65f87d866b0917}:client";
-            assert_eq!(
-                places(&Check { policy, ..check }),
-                (key.to_owned(), field.to_owned())
-            );
+        let (gcra, bucket) = (
+            Limit::gcra(1, SECOND),
+            Limit::token_bucket(1, per_second(1)),
+        );
+        let id = |policy, limit| record_id(&Check::of(policy, "alice", limit, Action::take(1)));
+        let ids = [
+            (id(&policy, &gcra), "gcra2:login"),
+            (id(&hour, &gcra), "gcra2+3600s:login"),
+            (id(&policy, &bucket), "token_bucket2:login"),
+        ];
+        for (id, text) in ids {
+            assert_eq!(id, blake3::hash(text.as_bytes()).as_bytes()[..4]);
         }
     }
 

@@ -16,7 +16,9 @@ use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::per_thread::Spread;
 
-mod any;
+mod ask;
+mod backend;
+mod batch;
 mod builder;
 mod cluster;
 mod connection;
@@ -24,20 +26,17 @@ mod error;
 mod home;
 mod in_flight;
 mod keys;
+mod question;
 mod reply;
 mod script;
 mod self_test;
-mod server;
 mod settings;
 mod split;
-mod takes;
-mod trips;
 mod waits;
-mod whole;
 
+use batch::Batcher;
 use connection::{Connector, Hook};
 use home::{Home, Work};
-use server::Server;
 use settings::Settings;
 
 pub use builder::RedisStoreBuilder;
@@ -72,28 +71,27 @@ pub use reply::fuzzing::redis_reply;
 ///
 /// # Round trips
 ///
-/// Requests share round trips: while a few trips are in flight, further requests wait until one of
-/// them is back, and then go together, as one script, first come, first served. They wait at most
-/// 10 ms for a trip, or [another time](RedisStoreBuilder::wait_for_trips); then they start one of
-/// their own. Only requests with a [`concurrency`](crate::Limit::concurrency) limit are asked one by
-/// one. How many share a script depends on their limits:
+/// A request waits for others only as long as that is cheaper than asking by itself. To a server that
+/// is far, from 0.3 ms on, each is sent at once; those for which the server has no time before the
+/// answers to others are back wait for these, and are then asked together, as one script. So are all
+/// while the server is busy, as its late answers tell, and on a server nearby, where its time is what
+/// is scarce: a few are asked alone, and others wait for an answer. Nobody waits longer than 10 ms,
+/// or [another time](RedisStoreBuilder::wait_for_batches).
 ///
-/// - `gcra`, `token_bucket`, and `leaky_bucket` without delay cost the server least, if a permit comes
-///   back every whole number of microseconds and nothing is given back later. Up to 256 share a trip,
-///   under one rate, several rates or several policies, with up to 512 verdicts, except a limit of
-///   several rates in shadow beside other policies. Under one rate or in one
-///   [group](crate::Policy::group), up to 8 requests go alone as long as nobody waits, and up to 4
-///   trips are in flight if each has 24 requests.
-/// - All others share trips with requests under the same algorithms. Under one rate, up to 128
-///   different keys share a trip, or 256 if only a fraction of a microsecond excludes them from the
-///   first kind. Under several rates or policies a trip has up to 128 verdicts, and each is judged by
-///   itself.
+/// Requests are asked together with others of the same script:
 ///
-/// Unless each is judged by itself, requests that ask the same of the same key take a few steps of the
-/// script, however many they are: a hot key costs the server little, whatever its load.
+/// - `gcra`, `token_bucket`, and `leaky_bucket` without delay have one script for all, which costs the
+///   server least, if nothing is given back later: for one rate or several, one policy, several or a
+///   [group](crate::Policy::group). Not a limit of several rates in shadow beside other policies, nor
+///   a group beside policies outside of it.
+/// - All others have one for each set of algorithms.
 ///
-/// In a cluster, only requests about the same key or the same subject share scripts, and one trip
-/// for it is in flight at a time.
+/// Requests that ask the same of the same keys take a few steps of the script, however many they are:
+/// a hot key costs the server little, whatever its load. Those that are asked alone, or far away
+/// beside others in flight, may overtake each other.
+///
+/// In a cluster, only requests about the same subject share scripts, and one of these is in flight at
+/// a time.
 ///
 /// # Servers
 ///
@@ -146,8 +144,8 @@ pub use reply::fuzzing::redis_reply;
 /// All checks of one subject are in one slot, and are one script. A request whose policies have
 /// different subjects, such as one by address and one for everybody, takes a script for each, in
 /// the order of the policies; subjects all of whose policies are in shadow come last, all at once.
-/// If a later script denies, what the earlier ones took is given back; for that moment, a trip or
-/// two, others cannot use it. All other subjects are asked, without taking anything, what they say
+/// If a later script denies, what the earlier ones took is given back; for that moment, a round
+/// trip or two, others cannot use it. All other subjects are asked, without taking anything, what they say
 /// to the same request, so that the longest wait is told and each [`Penalty`](crate::Penalty)
 /// counts what its own policy denies.
 ///
@@ -179,13 +177,18 @@ pub use reply::fuzzing::redis_reply;
 /// # Keys
 ///
 /// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
-/// and the version of its state: `throttle:gcra1:{9d15372b1830735a0a2d05214669e327}:client`. A
-/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty1`. The
-/// [further rates](crate::Limit::and) of a limit are in the key of the first, except for those of a
-/// sliding log, which have their periods in the layout: `sliding_log1+3600s`. The policies of a
-/// [group](crate::Policy::group) share one key, `{prefix}:group1:{<hash of the subject>}:{group}`.
+/// and the version of its state: `throttle:gcra2:{9d15372b1830735a0a2d05214669e327}:client`. A
+/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty2`, and so
+/// has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
+/// `gcra2+3600s`. The policies of a [group](crate::Policy::group) whose limits are
+/// [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket) or
+/// [`leaky_bucket`](crate::Limit::leaky_bucket) share one key,
+/// `{prefix}:group2:{<hash of the subject>}:{group}`; all others have keys of their own there, too.
 /// All keys expire by themselves. Use a dedicated server with `maxmemory-policy noeviction`: an
 /// evicted key is a forgotten debt.
+///
+/// Versions of this crate with other layouts count apart. While both are in use, as during a
+/// roll-out, together they admit up to twice the limit.
 ///
 /// # Rights
 ///
@@ -194,7 +197,7 @@ pub use reply::fuzzing::redis_reply;
 /// ```text
 /// ~{prefix}:* +eval +evalsha +time +get +mget +exists +set +setrange +incrby +del +llen +lindex
 /// +lset +lpush +rpush +ltrim +zscore +zcount +zrangebyscore +zrevrange +zadd +zrem
-/// +zremrangebyscore +pexpireat +pttl
+/// +zremrangebyscore +pexpireat
 /// ```
 ///
 /// and `+select` if the URL names a database other than 0. In a cluster it also needs
@@ -355,21 +358,23 @@ impl RedisStore {
 
     async fn try_out(&self) -> Result<(), StoreError> {
         let here = Handle::try_current().ok();
-        let tried = self.home.run(here, |server| Box::pin(server.try_out()));
+        let tried = self.home.run(here, |batcher| {
+            Box::pin(async move { batcher.backend.try_out().await })
+        });
         tried.await
     }
 
     fn answer(&self, checks: &[Check<'_>], ticket: Option<Noted>) -> PendingAnswer {
         let here = Handle::try_current().ok();
         if here.is_some() || self.home.own_runtime().is_some() {
-            let answer = |server: Server| server.answer_and_note(checks, ticket);
+            let answer = |batcher: Batcher| ask::ask(batcher, checks, ticket);
             return self.home.run(here, answer);
         }
         // Outside of any runtime. Whoever polls the answer may be on one.
         let (home, checks) = (Arc::clone(&self.home), of_each(checks, OwnedCheck::of));
         Box::pin(async move {
             let here = Handle::try_current().ok();
-            let answer = |server: Server| server.answer_and_note(&question(&checks), ticket);
+            let answer = |batcher: Batcher| ask::ask(batcher, &question(&checks), ticket);
             home.run(here, answer).await
         })
     }
@@ -391,9 +396,9 @@ impl Store for RedisStore {
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         let home = Arc::clone(&self.home);
         Some(Box::pin(async move {
-            let recovered = |server: Server| -> Work<()> {
+            let recovered = |batcher: Batcher| -> Work<()> {
                 Box::pin(async move {
-                    server.recovered(within).await;
+                    batcher.backend.recovered(within).await;
                     Ok(())
                 })
             };

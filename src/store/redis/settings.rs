@@ -6,11 +6,11 @@ use std::sync::Arc;
 use redis::ConnectionInfo;
 use tokio::runtime::Handle;
 
+use super::backend::Servers;
 use super::cluster::Cluster;
 use super::connection::{Connector, Handshake, Lane};
 use super::in_flight::InFlight;
 use super::keys::Prefix;
-use super::server::Servers;
 use super::waits::Waits;
 use crate::store::UnderWay;
 use crate::time::Clock;

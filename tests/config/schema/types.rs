@@ -133,8 +133,7 @@ pub(super) struct Policy {
     /// gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long,
     /// 1 ms to 24 h, instead of being denied.
     max_wait: Option<Time>,
-    /// All but sliding-log and concurrency: policies of the same group keep what they know of a subject
-    /// in one place; none unless said.
+    /// Policies of the same group keep what they know of a subject in one place; none unless said.
     #[schemars(regex(pattern = r"^[ -~]{1,64}$"))]
     group: Option<String>,
     /// Bans who is denied too often.

@@ -54,7 +54,6 @@ struct Shard {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version(u32);
 
-#[cfg(feature = "redis")]
 impl Version {
     /// The version after this many more changes.
     pub(super) fn after(self, changes: u32) -> Self {

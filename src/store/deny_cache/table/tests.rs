@@ -3,7 +3,7 @@ use std::thread;
 
 use super::super::set::WAYS;
 use super::*;
-use crate::algorithm::{Action, Ask, decide_alone};
+use crate::algorithm::{Action, Ask, decide};
 use crate::limit::Limit;
 use crate::time::SECOND;
 
@@ -26,7 +26,12 @@ fn denied() -> (Algorithm, Take, Known) {
         is_shadow: false,
         is_further_rate: false,
     };
-    let known = Known::by(&algorithm, &action, &decide_alone(ask, &second)).unwrap();
+    let known = Known::by(
+        &algorithm,
+        &action,
+        &decide(std::iter::once(ask), &[second])[0],
+    )
+    .unwrap();
     let Action::Take(take) = action else {
         panic!("it takes")
     };

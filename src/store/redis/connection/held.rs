@@ -38,6 +38,11 @@ impl Held {
         }
     }
 
+    /// How long its first answer took.
+    pub(super) fn trip(&self) -> Duration {
+        self.signs.trip()
+    }
+
     /// Its age.
     pub(super) fn age(&self) -> Duration {
         self.signs.age()

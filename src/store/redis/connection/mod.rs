@@ -11,6 +11,7 @@ mod lane;
 mod logins;
 mod pool;
 mod probe;
+mod round_trips;
 mod sentinel;
 mod signs;
 mod tls;
@@ -20,6 +21,7 @@ pub(super) use connect::{CONNECT_TIMEOUT, Connector, RESPONSE_TIMEOUT, pause};
 pub(super) use handshake::Handshake;
 pub(super) use hook::Hook;
 pub(super) use lane::{Failed, Lane};
+pub(super) use round_trips::{Reach, work_of};
 pub(super) use sentinel::Masters;
 pub(super) use tls::Tls;
 

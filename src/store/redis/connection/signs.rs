@@ -64,6 +64,11 @@ impl Signs {
         }
     }
 
+    /// How long the first answer took.
+    pub(super) fn trip(&self) -> Duration {
+        self.trip
+    }
+
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }

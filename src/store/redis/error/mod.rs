@@ -11,8 +11,10 @@ mod advice;
 
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
-const CODES: [(&str, StoreErrorKind); 30] = [
+const CODES: [(&str, StoreErrorKind); 31] = [
     ("foreign value", StoreErrorKind::ForeignValue),
+    // Of a state to which a script adds.
+    ("value is not an integer", StoreErrorKind::ForeignValue),
     ("WRONGTYPE", StoreErrorKind::ForeignValue),
     ("OOM", StoreErrorKind::Full),
     ("max number of clients", StoreErrorKind::Unreachable),
@@ -152,25 +154,6 @@ pub(super) fn is_no_answer(error: &RedisError) -> bool {
 /// Whether it is the answer of a server that is not, or no longer, a master: nothing ran.
 pub(super) fn is_demoted(error: &RedisError) -> bool {
     says(error, "READONLY") || says(error, "MASTERDOWN")
-}
-
-/// What a script for certain questions says about a value that it cannot read: that it is foreign,
-/// or what the script was about to do with it.
-const OTHER_FORM: [&str; 5] = [
-    "foreign value",
-    "WRONGTYPE",
-    "attempt to perform arithmetic",
-    "value is not an integer",
-    "would overflow",
-];
-
-/// Whether a script for certain questions has found a value that it cannot read, and so has done
-/// nothing: the composed script can read it, or tells what is wrong with it. After an error with
-/// any other text it is not known whether anything ran: a proxy also reports so that it has lost
-/// its server.
-pub(super) fn is_other_form(error: &RedisError) -> bool {
-    let is_servers = matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension);
-    is_servers && OTHER_FORM.iter().any(|text| says(error, text))
 }
 
 /// The kind of failure of an error.
@@ -320,28 +303,6 @@ mod tests {
             "ERR SELECT is not allowed in cluster mode",
         ] {
             assert!(!is_command_refused(&answered(line)), "{line}");
-        }
-    }
-
-    #[test]
-    fn only_what_a_script_says_of_a_value_is_another_form() {
-        for line in [
-            "ERR user_script:19: attempt to perform arithmetic on a string value script: 0123, on \
-             @user_script:19.",
-            "ERR Error running script (call to f_0123): @user_script:1: foreign value",
-            "ERR value is not an integer or out of range script: 0123, on @user_script:23.",
-            "WRONGTYPE Operation against a key holding the wrong kind of value script: 0123",
-        ] {
-            assert!(is_other_form(&answered(line)), "{line}");
-        }
-        for line in [
-            "ERR Connection reset by peer",
-            "ERR upstream failure",
-            "upstream disconnected",
-            "BUSY Redis is busy running a script.",
-            "NOSCRIPT No matching script. Please use EVAL.",
-        ] {
-            assert!(!is_other_form(&answered(line)), "{line}");
         }
     }
 

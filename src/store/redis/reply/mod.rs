@@ -1,21 +1,103 @@
-//! Reads the replies of scripts. The composed script replies five integers for each check, and the
-//! instant after all of them.
+//! Reads the replies of scripts. The composed script replies rows of five integers, and the instant
+//! after all of them.
 
 use redis::Value;
 
+use super::error::of_question;
 use crate::algorithm::Reading;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Micros;
 
-mod expected;
 #[cfg(any(test, fuzzing))]
 pub(super) mod fuzzing;
-mod judged;
 
-pub(super) use expected::Expected;
-pub(super) use judged::{Judged, judged};
+const INTEGERS_A_ROW: usize = 5;
 
-const INTEGERS_A_CHECK: usize = 5;
+/// The rows of a reply that were not read yet.
+pub(super) struct Rows<'a> {
+    left: &'a [Value],
+    at: Micros,
+}
+
+/// What the script says of a check, or of some that go on behind it.
+pub(super) struct Row {
+    integers: [u64; INTEGERS_A_ROW],
+    at: Micros,
+}
+
+impl<'a> Rows<'a> {
+    /// # Errors
+    ///
+    /// If no instant is behind them.
+    pub(super) fn of(reply: &'a Value) -> Result<Self, StoreError> {
+        let (left, at) = dated_answers(reply)?;
+        let at = Micros::new(at);
+        Ok(Self { left, at })
+    }
+
+    /// The error that stands in place of the next rows, if one does.
+    pub(super) fn failure(&mut self) -> Option<StoreError> {
+        let (first, behind) = self.left.split_first()?;
+        let Value::ServerError(error) = first else {
+            return None;
+        };
+        self.left = behind;
+        Some(of_question(error.clone().into()))
+    }
+
+    /// # Errors
+    ///
+    /// If what is left is no row.
+    pub(super) fn next(&mut self) -> Result<Row, StoreError> {
+        let row = self.left.split_first_chunk::<INTEGERS_A_ROW>();
+        let (row, behind) = row.ok_or_else(|| bad("an array of another length"))?;
+        self.left = behind;
+        let mut integers = [0; INTEGERS_A_ROW];
+        for (read, value) in integers.iter_mut().zip(row) {
+            let no_integer = || bad("something else than integers of at least zero");
+            *read = integer(value).ok_or_else(no_integer)?;
+        }
+        Ok(Row {
+            integers,
+            at: self.at,
+        })
+    }
+
+    /// # Errors
+    ///
+    /// If any are left.
+    pub(super) fn end(self) -> Result<(), StoreError> {
+        match self.left {
+            [] => Ok(()),
+            _ => Err(bad("too many rows")),
+        }
+    }
+}
+
+impl Row {
+    /// Yes or no, or another answer in place of that.
+    pub(super) fn code(&self) -> u64 {
+        self.integers[0]
+    }
+
+    pub(super) fn reading(&self, fits: bool) -> Reading {
+        let [_, wait, level, more, next] = self.integers;
+        Reading {
+            fits,
+            wait: Micros::new(wait),
+            level: [level, more],
+            next: Micros::new(next),
+            at: self.at,
+        }
+    }
+
+    /// How many acquires go on behind the one before, and how long until a permit comes back after
+    /// the last of them, if they leave none.
+    pub(super) fn together(&self) -> (u64, Micros) {
+        let [_, acquires, _, _, next] = self.integers;
+        (acquires, Micros::new(next))
+    }
+}
 
 /// The answers in a reply.
 ///
@@ -40,45 +122,10 @@ pub(super) fn dated_answers(reply: &Value) -> Result<(&[Value], u64), StoreError
     dated.ok_or_else(|| bad("no instant behind the answers"))
 }
 
-/// The answers by key, if there are as many for each as were asked for.
-///
-/// # Errors
-///
-/// If there is another number of answers.
-pub(super) fn by_key(
-    answers: &[Value],
-    answers_each: impl Iterator<Item = usize>,
-) -> Result<Vec<&[Value]>, StoreError> {
-    let another_length = || bad("an array of another length");
-    let mut left = answers;
-    let mut by_key = Vec::with_capacity(answers.len());
-    for answers in answers_each {
-        let (of_key, behind) = left.split_at_checked(answers).ok_or_else(another_length)?;
-        by_key.push(of_key);
-        left = behind;
-    }
-    left.is_empty().then_some(by_key).ok_or_else(another_length)
-}
-
-fn integers<T: FromIterator<u64>>(answers: &[Value]) -> Result<T, StoreError> {
-    let integers = answers.iter().map(integer).collect::<Option<_>>();
-    integers.ok_or_else(|| bad("something else than integers of at least zero"))
-}
-
 fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::Int(integer) => u64::try_from(*integer).ok(),
         _ => None,
-    }
-}
-
-fn reading(fits: bool, row: &[u64], at_us: u64) -> Reading {
-    Reading {
-        fits,
-        wait: Micros::new(row[1]),
-        level: [row[2], row[3]],
-        next: Micros::new(row[4]),
-        at: Micros::new(at_us),
     }
 }
 

@@ -6,12 +6,10 @@ use std::borrow::Cow;
 use redis::Cmd;
 
 mod composed;
-mod question;
 
 #[cfg(test)]
 pub(super) use self::composed::commands;
-pub(super) use self::composed::{Composed, queue_script};
-pub(super) use self::question::{Question, Row};
+pub(super) use self::composed::{Composed, Parts};
 
 /// A script and its digest.
 pub(super) struct Script {
@@ -44,25 +42,5 @@ pub(super) trait Scripted: Send + Sync {
     /// Runs the script and makes the server remember it, in one round trip.
     fn with_text(&self) -> Cmd {
         self.command("EVAL", &self.script().text)
-    }
-
-    /// What follows the script in the command: the number of keys, the keys, the arguments.
-    #[cfg(test)]
-    fn arguments(&self) -> Vec<Vec<u8>> {
-        let command = self.by_digest();
-        let arguments = command.args_iter().map(|argument| match argument {
-            redis::Arg::Simple(bytes) => bytes.to_vec(),
-            _ => panic!("no cursors"),
-        });
-        arguments.skip(2).collect()
-    }
-
-    /// The same as texts, if all of them are.
-    #[cfg(test)]
-    fn texts(&self) -> Vec<String> {
-        let arguments = self.arguments().into_iter();
-        arguments
-            .map(|text| String::from_utf8(text).unwrap())
-            .collect()
     }
 }

@@ -6,34 +6,34 @@ use tokio::time::{Instant, timeout_at};
 use super::{Answer, Part};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::begun::begun;
-use crate::store::redis::server::Server;
+use crate::store::redis::batch::Batcher;
 
 /// Parts that are asked concurrently, each by a task of its own. When dropped, it gives up those
 /// that have not answered: the question is over, and nodes are found to be silent by what is given
 /// up.
 pub(super) struct AtOnce {
-    server: Server,
+    batcher: Batcher,
     /// The parts without an answer so far.
     parts: Vec<Option<Part>>,
     under_way: JoinSet<(usize, Answer)>,
 }
 
 impl AtOnce {
-    pub(super) fn new(server: &Server) -> Self {
+    pub(super) fn new(batcher: &Batcher) -> Self {
         Self {
-            server: server.clone(),
+            batcher: batcher.clone(),
             parts: Vec::new(),
             under_way: JoinSet::new(),
         }
     }
 
     /// Asks a part, immediately.
-    pub(super) fn ask<F>(&mut self, part: Part, ask: impl FnOnce(Part, Server) -> F)
+    pub(super) fn ask<F>(&mut self, part: Part, ask: impl FnOnce(Part, Batcher) -> F)
     where
         F: Future<Output = Answer> + Send + 'static,
     {
         let position = self.parts.len();
-        let answer = begun(ask(part.clone(), self.server.clone()));
+        let answer = begun(ask(part.clone(), self.batcher.clone()));
         self.parts.push(Some(part));
         self.under_way
             .spawn(async move { (position, answer.await) });

@@ -10,14 +10,15 @@ use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::store::deny_cache::noted::Forgetting;
 use crate::store::owned::{OwnedCheck, question};
+use crate::store::redis::batch::Batcher;
 use crate::store::redis::connection::CONNECT_TIMEOUT;
-use crate::store::redis::server::Server;
+use crate::store::redis::question::Question;
 use crate::store::{Tries, go_on};
 
 /// Gives back what a part has taken. The caller does not learn that anything was taken, and so does
 /// not do it.
 pub(super) struct GivingBack {
-    server: Server,
+    batcher: Batcher,
     /// Denials that others got meanwhile for lack of it are forgotten.
     forgetting: Option<Forgetting>,
     checks: SmallVec<[OwnedCheck; 2]>,
@@ -25,13 +26,13 @@ pub(super) struct GivingBack {
 
 impl GivingBack {
     pub(super) fn new(
-        server: &Server,
+        batcher: &Batcher,
         forgetting: Option<Forgetting>,
         part: &Part,
         answer: &Decisions,
     ) -> Self {
         Self {
-            server: server.clone(),
+            batcher: batcher.clone(),
             forgetting,
             checks: part.given_back(answer),
         }
@@ -48,7 +49,7 @@ impl GivingBack {
             return None;
         }
         let runtime = Handle::try_current().ok()?;
-        let mut on_its_way = self.server.under_way().begin();
+        let mut on_its_way = self.batcher.under_way.begin();
         Some(go_on(&runtime, async move {
             if self.is_done().await {
                 return on_its_way.arrived();
@@ -75,13 +76,14 @@ impl GivingBack {
             .filter_map(|check| check.algorithm.lease());
         let life = lives.max().unwrap_or_default().to_duration();
         let mut tries = Tries::to_end_leases(life);
-        while tries.next(self.server.under_way()).await && !self.is_done().await {}
+        while tries.next(&self.batcher.under_way).await && !self.is_done().await {}
     }
 
     /// Tries once. Returns whether the node says that it has done it.
     async fn is_done(&self) -> bool {
         let checks = question(&self.checks);
-        let answer = timeout(CONNECT_TIMEOUT, self.server.ask_composed(&checks)).await;
+        let asked = Question::new(&checks, self.batcher.backend.now(), None);
+        let answer = timeout(CONNECT_TIMEOUT, self.batcher.ask(Box::new(asked))).await;
         if let Some(forgetting) = &self.forgetting {
             forgetting.forget(&checks);
         }

@@ -9,8 +9,8 @@
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use super::batch::Batcher;
 use super::connection::RESPONSE_TIMEOUT;
-use super::server::Server;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::deny_cache::noted::Forgetting;
@@ -27,22 +27,22 @@ pub(super) use self::part::parts;
 type Answer = Result<Decisions, StoreError>;
 
 pub(super) async fn ask(
-    server: Server,
+    batcher: Batcher,
     forgetting: Option<Forgetting>,
     parts: Vec<Part>,
 ) -> Answer {
     if parts.iter().any(Part::may_deny) {
-        take(server, forgetting, parts).await
+        take(batcher, forgetting, parts).await
     } else {
-        do_each(&server, parts).await
+        do_each(&batcher, parts).await
     }
 }
 
 /// Asks one part after the other, and then, concurrently, those that only count.
-async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) -> Answer {
+async fn take(batcher: Batcher, forgetting: Option<Forgetting>, parts: Vec<Part>) -> Answer {
     let begun = Instant::now();
     let mut taken = Taken {
-        server: server.clone(),
+        batcher: batcher.clone(),
         forgetting,
         answers: Answers::default(),
     };
@@ -51,11 +51,11 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
     // first would be given up each time, if it is asked so seldom that its connection is always
     // idle.
     for later in enforced.iter().skip(1).chain(&shadows) {
-        later.warm_up(&server);
+        later.warm_up(&batcher);
     }
     let mut enforced = enforced.into_iter();
     while let Some(part) = enforced.next() {
-        match part.ask(&server).await {
+        match part.ask(&batcher).await {
             Err(error) if !part.may_fail() => {
                 let error = taken.answers.failure_beside(error);
                 return Err(match taken.answers.is_any_good {
@@ -71,64 +71,69 @@ async fn take(server: Server, forgetting: Option<Forgetting>, parts: Vec<Part>) 
                     let answer = answer.unwrap_or_else(|_| part.not_told());
                     answers.push((part, answer));
                 };
-                others.heard_until(end_of_wait(&server, begun), heard).await;
+                others
+                    .heard_until(end_of_wait(&batcher, begun), heard)
+                    .await;
                 return Ok(in_order(&answers));
             }
             answer => taken.answers.note(part, answer),
         }
     }
     if !taken.answers.have_failed() {
-        let shadows = ask_at_once(&server, shadows);
+        let shadows = ask_at_once(&batcher, shadows);
         let heard = |part: Part, answer: Answer| taken.answers.note_shadow(part, answer);
         shadows
-            .heard_until(end_of_wait(&server, begun), heard)
+            .heard_until(end_of_wait(&batcher, begun), heard)
             .await;
     }
     taken.keep().in_order()
 }
 
 /// When decisions stop waiting for the rest, whose nodes are about as far away.
-fn end_of_wait(server: &Server, begun: Instant) -> Instant {
+fn end_of_wait(batcher: &Batcher, begun: Instant) -> Instant {
     let now = Instant::now();
-    now + (now - begun) + server.waits().for_other_nodes
+    now + (now - begun) + batcher.waits.for_other_nodes
 }
 
 /// Gives back what was taken before a denial, and asks all others about a request that is denied:
 /// if they deny it, too, the longest wait counts, and so do their penalties.
 fn ask_denied(taken: &mut Taken, not_asked: impl Iterator<Item = Part>) -> AtOnce {
-    let mut others = AtOnce::new(&taken.server);
+    let mut others = AtOnce::new(&taken.batcher);
     for (part, answer) in taken.keep().each {
         let given_back = taken.given_back(&part, &answer).begin();
-        others.ask(part.after(&answer), |part, server| async move {
+        others.ask(part.after(&answer), |part, batcher| async move {
             if let Some(given_back) = given_back {
                 let _ = given_back.await;
             }
-            part.ask_denied(&server).await
+            part.ask_denied(&batcher).await
         });
     }
     for part in not_asked {
-        others.ask(part, |part, server| async move {
-            part.ask_denied(&server).await
+        others.ask(part, |part, batcher| async move {
+            part.ask_denied(&batcher).await
         });
     }
     others
 }
 
-fn ask_at_once(server: &Server, parts: Vec<Part>) -> AtOnce {
-    let mut at_once = AtOnce::new(server);
+fn ask_at_once(batcher: &Batcher, parts: Vec<Part>) -> AtOnce {
+    let mut at_once = AtOnce::new(batcher);
     for part in parts {
-        at_once.ask(part, |part, server| async move { part.ask(&server).await });
+        at_once.ask(
+            part,
+            |part, batcher| async move { part.ask(&batcher).await },
+        );
     }
     at_once
 }
 
 /// Carries out actions that take nothing, on all nodes concurrently.
-async fn do_each(server: &Server, parts: Vec<Part>) -> Answer {
+async fn do_each(batcher: &Batcher, parts: Vec<Part>) -> Answer {
     let mut answers = Answers::default();
     let heard = |part: Part, answer: Answer| answers.note(part, answer);
     // The caller has a deadline.
     let end = Instant::now() + RESPONSE_TIMEOUT;
-    ask_at_once(server, parts).heard_until(end, heard).await;
+    ask_at_once(batcher, parts).heard_until(end, heard).await;
     answers.in_order()
 }
 
@@ -188,7 +193,7 @@ impl Answers {
 /// What earlier parts have taken. When dropped, it gives that back: the question was given up, or a
 /// later part failed.
 struct Taken {
-    server: Server,
+    batcher: Batcher,
     forgetting: Option<Forgetting>,
     answers: Answers,
 }
@@ -199,7 +204,7 @@ impl Taken {
     }
 
     fn given_back(&self, part: &Part, answer: &Decisions) -> GivingBack {
-        GivingBack::new(&self.server, self.forgetting.clone(), part, answer)
+        GivingBack::new(&self.batcher, self.forgetting.clone(), part, answer)
     }
 }
 

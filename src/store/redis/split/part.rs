@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::super::server::Server;
+use super::super::batch::Batcher;
+use super::super::question::Question;
 use crate::algorithm::{Action, Patience, Reading, Take, committed};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
@@ -92,15 +93,16 @@ impl Part {
     }
 
     /// Prepares its node's connection for when it is asked.
-    pub(super) fn warm_up(&self, server: &Server) {
-        server.warm_up(self.subject);
+    pub(super) fn warm_up(&self, batcher: &Batcher) {
+        batcher.backend.warm_up(self.subject);
     }
 
-    pub(super) async fn ask(&self, server: &Server) -> Result<Decisions, StoreError> {
+    pub(super) async fn ask(&self, batcher: &Batcher) -> Result<Decisions, StoreError> {
         let checks = question(&self.checks);
-        let answer = server.ask(&checks).await?;
+        let question = Question::new(&checks, batcher.backend.now(), None);
+        let answer = batcher.ask(Box::new(question)).await?;
         if answer.len() == checks.len() {
-            Ok(answer)
+            Ok(Decisions::of(&answer))
         } else {
             Err(StoreError::new(StoreErrorKind::BadReply))
         }
@@ -108,8 +110,10 @@ impl Part {
 
     /// Asks about a request that another part denies: nothing is taken, but its penalties count
     /// what it denies, too.
-    pub(super) async fn ask_denied(&self, server: &Server) -> Result<Decisions, StoreError> {
-        let answer = server.ask_denied(&question(&self.checks)).await?;
+    pub(super) async fn ask_denied(&self, batcher: &Batcher) -> Result<Decisions, StoreError> {
+        let checks = question(&self.checks);
+        let denied = Question::denied_elsewhere(&checks, batcher.backend.now());
+        let answer = batcher.ask(Box::new(denied)).await?;
         Ok(self.with_decided(answer.iter().copied()))
     }
 

@@ -51,6 +51,7 @@ impl Attempt {
             Ok(mut made) => {
                 let master = made.master.take();
                 let held = Arc::new(Held::new(made, Arc::clone(&shared.probe)));
+                shared.round_trips.reset(held.trip());
                 self.end(Link::Up(Arc::clone(&held)));
                 shared.follow(&held, master);
             }

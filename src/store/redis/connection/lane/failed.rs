@@ -3,7 +3,7 @@
 use redis::RedisError;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::error::{is_other_form, kind, of_question};
+use crate::store::redis::error::{kind, of_question};
 
 /// Why a question has no answer.
 pub(in crate::store::redis) enum Failed {
@@ -23,15 +23,6 @@ impl Failed {
             Self::NotAsked(error) => error.kind(),
             Self::Answer(error) | Self::WithItsRuntime(error) => kind(error),
             Self::AnswerOf(answer) => kind(&answer.0),
-        }
-    }
-
-    /// Whether the script found a value that it cannot read, and so did nothing.
-    pub(in crate::store::redis) fn is_other_form(&self) -> bool {
-        match self {
-            Self::Answer(error) => is_other_form(error),
-            Self::AnswerOf(answer) => is_other_form(&answer.0),
-            Self::NotAsked(_) | Self::WithItsRuntime(_) => false,
         }
     }
 }

@@ -54,6 +54,8 @@ impl Following {
             let is_kept = is_kept(&self.held, link);
             if is_kept {
                 *link = Link::Up(Arc::clone(&successor));
+                // It is another server.
+                lane.round_trips.reset(successor.trip());
             }
             is_kept
         });

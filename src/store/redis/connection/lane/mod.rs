@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
 use super::held::Held;
 use super::probe::Probe;
+use super::round_trips::RoundTrips;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{
     is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_script_not_run,
@@ -53,6 +54,8 @@ struct Shared {
     home: Handle,
     /// Whether a task prepares the connection for a question to come.
     is_warming_up: AtomicBool,
+    /// Over the current connection.
+    round_trips: RoundTrips,
     /// For a node of a cluster.
     silence: Option<Arc<Silence>>,
 }
@@ -111,6 +114,7 @@ impl Lane {
             link: watch::Sender::new(Link::Down(None)),
             home: home.clone(),
             is_warming_up: AtomicBool::new(false),
+            round_trips: RoundTrips::default(),
             silence,
         }))
     }
@@ -161,6 +165,11 @@ impl Lane {
     /// The node has the slot of this tag, so that it answers a probe about it.
     pub(in crate::store::redis) fn probe_with_tag(&self, tag: String) {
         self.0.probe.set_tag(tag);
+    }
+
+    /// What the answers over the current connection tell of its server.
+    pub(in crate::store::redis) fn round_trips(&self) -> &RoundTrips {
+        &self.0.round_trips
     }
 
     /// The error with the server's name.

@@ -4,39 +4,64 @@ use redis::Value;
 
 mod shared;
 
-use super::Expected;
-use super::expected::Asked;
 use crate::algorithm::{Action, Algorithm, Penalty};
-use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
-use crate::time::{HOUR, SECOND};
+use crate::store::redis::keys::Prefix;
+use crate::store::redis::question::{Batch, Question};
+use crate::store::{Check, PolicyId};
+use crate::time::{HOUR, Micros, SECOND};
 
-/// Whatever a server replies to at most three checks gives a decision on each, or an error.
+/// Whatever a server replies to some questions of at most three checks each, it gives a decision on
+/// each check or an error.
 #[allow(unreachable_pub, reason = "public where the fuzzer builds it")]
 pub fn redis_reply(data: &[u8]) {
     let [choice, cost, rest @ ..] = data else {
         return;
     };
     let algorithms = algorithms();
-    let algorithm = |place: u8| algorithms[usize::from(choice % 64 + place) % algorithms.len()];
-    let checks = choice / 64;
-    let asked = (0..checks).map(|place| Asked {
-        algorithm: algorithm(place),
-        action: Action::take((*cost).into()),
-        is_shadow: cost >> place & 1 == 1,
-        is_further_rate: place > 0 && cost >> (place + 3) & 1 == 1,
-    });
-    let expected = Expected::new(asked);
+    let policies = ["one", "two"].map(PolicyId::new);
+    let further = policies[0].with_further_rate(Micros::from(HOUR));
+    let check = |question: u8, place: u8| {
+        let number = usize::from(choice % 64 + place) % algorithms.len();
+        // Some are alike, some differ in their cost alone, and some are about other keys.
+        let action = Action::take((cost % 8 + question / 2).into());
+        let is_further_rate = place > 0 && cost >> (place + 3) & 1 == 1;
+        let policy = match (is_further_rate, cost >> question & 1 == 1) {
+            (true, _) => &further,
+            (false, is_other) => &policies[usize::from(is_other)],
+        };
+        let check = Check::of(policy, "alice", &Limit::gcra(1, SECOND), action);
+        Check {
+            algorithm: algorithms[number],
+            ..check
+        }
+        .in_shadow(cost >> place & 1 == 1)
+    };
     let reply = value(&mut &*rest, 3);
     shared::read(*choice, &reply);
-    match expected.read(reply) {
-        Ok(decisions) => {
-            assert_eq!(decisions.len(), usize::from(checks));
-            for (decision, Asked { algorithm, .. }) in decisions.iter().zip(&expected.asked) {
-                assert!(algorithm.is_penalty() || decision.remaining() <= algorithm.capacity());
-            }
+    let count = choice / 64;
+    if count == 0 {
+        return;
+    }
+    let questions = [0, 1, 2, 3].map(|question| {
+        let checks: Vec<_> = (0..count).map(|place| check(question, place)).collect();
+        let question = match question == 0 && cost % 16 == 15 {
+            true => Question::denied_elsewhere(&checks, Micros::ZERO),
+            false => Question::new(&checks, Micros::ZERO, None),
+        };
+        (checks, Box::new(question))
+    });
+    let (checks, mut questions): (Vec<_>, Vec<_>) = questions.into_iter().unzip();
+    let each: Vec<_> = questions.iter().map(|question| &**question).collect();
+    let batch = Batch::of(&each, &Prefix::default());
+    let answers = batch.conclude(&mut questions.iter_mut().collect::<Vec<_>>(), Ok(reply));
+    assert_eq!(answers.len(), checks.len());
+    for (answer, checks) in answers.iter().zip(&checks) {
+        let Ok(decisions) = answer else { continue };
+        assert_eq!(decisions.len(), checks.len());
+        for (decision, Check { algorithm, .. }) in decisions.iter().zip(checks) {
+            assert!(algorithm.is_penalty() || decision.remaining() <= algorithm.capacity());
         }
-        Err(error) => assert_eq!(error.kind(), StoreErrorKind::BadReply),
     }
 }
 

@@ -1,24 +1,21 @@
-use super::super::{Question, Scripted};
 use super::*;
 use crate::algorithm::{Action, Algorithm, LeaseId, Patience, Penalty, Take};
 use crate::decision::Receipt;
 use crate::limit::{Limit, per_second};
-use crate::store::PolicyId;
-use crate::store::redis::keys::Prefix;
-use crate::store::redis::{self_test, takes};
+use crate::store::redis::question::TEXTS;
+use crate::store::redis::self_test;
 use crate::time::{Micros, SECOND};
 
 mod dialect;
 mod keys;
 
-/// The parts that scripts are composed of, besides the algorithms.
-const PARTS: [&str; 6] = [DEBT, STATES, DECIDE, SHADOW, QUESTIONS, QUEUE];
-
 fn every_text() -> impl Iterator<Item = &'static str> {
     let sources = SOURCES.iter().map(|source| source.text);
     sources
-        .chain(PARTS)
-        .chain(takes::TEXTS)
+        .chain([DEBT])
+        .chain(BEFORE)
+        .chain(BEHIND)
+        .chain(TEXTS)
         .chain([self_test::TEXT])
 }
 
@@ -96,7 +93,9 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
         arguments_in(lines.filter(|line| is_header(line) == wanted))
     });
     assert_eq!(documented, used, "debt");
-    for text in takes::TEXTS.into_iter().chain([self_test::TEXT]) {
+    // Rows have no fixed place.
+    let texts = TEXTS.into_iter().filter(|text| !text.contains("ARGV[row"));
+    for text in texts.chain([self_test::TEXT]) {
         let [documented, used] = [true, false].map(|wanted| {
             let lines = text.lines().filter(|line| is_header(line) == wanted);
             indices_in(lines)
@@ -149,17 +148,19 @@ fn documented_verbs_are_those_that_are_sent() {
 fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     for text in every_text() {
-        // Scripts that are given a state touch no key.
-        let own: &[&str] = match text.contains("-- state ") {
-            true => &[],
-            false => &["-- KEYS[", "-- Writes "],
+        // What touches no key is not told any.
+        let own: &[&str] = match text.contains("call(\"") && !BEFORE.contains(&text) {
+            true => &["-- KEYS[", "-- Writes ", "-- Returns "],
+            false => &[],
         };
-        assert!(!own.is_empty() || !text.contains("redis."), "{text}");
-        for field in own.iter().chain(&["-- Returns "]) {
+        for field in own {
             assert!(text.contains(field), "{field:?} is missing in:\n{text}");
         }
         if text == self_test::TEXT {
             // It judges nothing.
+            continue;
+        }
+        if BEFORE.contains(&text) {
             continue;
         }
         for field in ["-- ARGV[", "-- Mirrors "] {
@@ -194,44 +195,6 @@ fn every_set_says_when_the_key_expires() {
     assert!(sets.len() >= 5, "found only {}", sets.len());
     let says = |line: &&str| line.contains("\"PXAT\"") || line.contains("\"KEEPTTL\"");
     assert!(sets.iter().all(says), "{sets:#?}");
-}
-
-/// A script that forgot a pack's state earlier than the others would forget it for all of them.
-#[test]
-fn every_script_keeps_what_has_expired_beside_others_as_long() {
-    let mut definitions = 0;
-    for text in every_text().filter(|text| text.contains("expires + ")) {
-        let lines = || text.lines().map(str::trim);
-        let defines = |line: &&str| *line == "local grace_us = 3600000000";
-        assert_eq!(lines().filter(defines).count(), 1, "{text}");
-        for line in lines().filter(|line| line.contains("expires + ")) {
-            assert!(line.contains("expires + grace_us "), "{line}");
-        }
-        definitions += 1;
-    }
-    assert_eq!(definitions, 5);
-}
-
-/// Checks in shadow cost questions without them nothing.
-#[test]
-fn only_a_question_with_checks_in_shadow_sends_the_script_for_them() {
-    let policy = PolicyId::new("api");
-    let check = |is_shadow| Check {
-        is_shadow,
-        ..Check::of(&policy, "alice", &Limit::gcra(10, SECOND), Action::take(7))
-    };
-    for (checks, deciding, name) in [
-        (&[check(false)][..], DECIDE, "gcra"),
-        (&[check(true)], SHADOW, "shadow:gcra"),
-        (&[check(true), check(false)], SHADOW, "shadow:gcra"),
-    ] {
-        let question = Question::new(checks, &Prefix::default(), Micros::ZERO, false);
-        let text = &question.script().text;
-        assert!(text.ends_with(&[deciding, QUESTIONS].concat()));
-        let command = question.by_digest().get_packed_command();
-        let command = String::from_utf8(command).unwrap();
-        assert!(command.contains(&format!("\r\n{name}\r\n")), "{command}");
-    }
 }
 
 #[test]

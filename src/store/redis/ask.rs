@@ -1,0 +1,43 @@
+//! How a question is asked: by one script, or in a cluster by one for each subject.
+
+use super::batch::Batcher;
+use super::question::Question;
+use super::split;
+use crate::decision::Decisions;
+use crate::store::deny_cache::noted::Noted;
+use crate::store::{Check, PendingAnswer};
+
+/// Answers these checks, and tells the deny cache. The future owns all it needs, and may be dropped
+/// at any time.
+pub(super) fn ask(batcher: Batcher, checks: &[Check<'_>], ticket: Option<Noted>) -> PendingAnswer {
+    if checks.is_empty() {
+        return Box::pin(async { Ok(Decisions::default()) });
+    }
+    if is_split(&batcher, checks) {
+        let parts = split::parts(checks);
+        return Box::pin(async move {
+            let _in_flight = batcher.in_flight.begin()?;
+            let forgetting = ticket.as_ref().map(Noted::forgetting);
+            let answer = split::ask(batcher.clone(), forgetting, parts).await;
+            if let Some(ticket) = ticket {
+                ticket.answered(&answer);
+            }
+            answer
+        });
+    }
+    let question = Box::new(Question::new(checks, batcher.backend.now(), ticket));
+    Box::pin(async move {
+        let _in_flight = batcher.in_flight.begin()?;
+        match batcher.ask(question).await {
+            Ok(decided) => Ok(Decisions::of(&decided)),
+            Err(error) => Err(batcher.backend.naming(error)),
+        }
+    })
+}
+
+/// Whether no single script can use the keys of all checks.
+fn is_split(batcher: &Batcher, checks: &[Check<'_>]) -> bool {
+    let mut subjects = checks.iter().map(|check| check.subject);
+    let first = subjects.next();
+    batcher.backend.is_cluster() && subjects.any(|subject| Some(subject) != first)
+}

@@ -1,0 +1,433 @@
+//! `Batcher`: sends questions to the servers, unbatched or together.
+
+use std::collections::hash_map::{Entry, HashMap};
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use redis::Value;
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::queue::{CallId, FEW_BATCHES, Leaving, Others, Queue, Waiting};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::per_thread::{Spread, SpreadRef};
+use crate::store::UnderWay;
+use crate::store::fingerprints::ByFingerprint;
+use crate::store::redis::backend::Backend;
+use crate::store::redis::connection::Failed;
+use crate::store::redis::in_flight::InFlight;
+use crate::store::redis::question::{Batch, Decided, Path, Question};
+use crate::store::redis::settings::Settings;
+use crate::store::redis::waits::Waits;
+
+const SHARDS: usize = 32;
+/// With more batches in flight, client and server wait for each other less. For questions that keep
+/// the server busier, the smaller batches then cost more than that saves.
+const MOST_BATCHES_OF_DEBTS: usize = 4;
+
+/// Clones share everything.
+#[derive(Clone)]
+pub(in crate::store::redis) struct Batcher(SpreadRef<Shared>);
+
+pub(in crate::store::redis) struct Shared {
+    pub(in crate::store::redis) backend: Backend,
+    pub(in crate::store::redis) in_flight: InFlight,
+    pub(in crate::store::redis) waits: Waits,
+    /// What is given back without anybody waiting for it.
+    pub(in crate::store::redis) under_way: UnderWay,
+    queues: [Mutex<Shard>; SHARDS],
+    /// Where all of this runs.
+    runtime: Handle,
+    /// Keeps a thread of the store's own.
+    _is_used: Option<oneshot::Sender<Infallible>>,
+}
+
+/// A part of the queues: those with calls in flight.
+#[derive(Default)]
+struct Shard {
+    queues: HashMap<QueueId, Queue<Request>, ByFingerprint>,
+    /// No call of a queue that is gone had a higher number, so a call that comes back late ends no
+    /// other.
+    last_call: CallId,
+}
+
+/// Questions of one script, and in a cluster of one subject. Uniformly distributed there, as the
+/// subject is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct QueueId(u128);
+
+/// A question that waits for its reply.
+struct Request {
+    question: Box<Question>,
+    reply: oneshot::Sender<Reply>,
+}
+
+/// The answer to a question: those of its batch are shared, as they are large and moving them costs
+/// more. The question comes with it, so that its caller drops it where it was made: if a batch dropped
+/// all of its questions, it would hold up the allocators of other threads.
+struct Reply {
+    answers: Arc<Vec<Answer>>,
+    number: usize,
+    question: Box<Question>,
+}
+
+type Answer = Result<Decided, StoreError>;
+
+/// How a question continues.
+enum Admission {
+    Unbatched(InFlightCall, Box<Question>),
+    Queued(oneshot::Receiver<Reply>),
+}
+
+/// A call in flight. When dropped, whether it is back or was given up, it flushes those that wait.
+struct InFlightCall {
+    batcher: Batcher,
+    queue: QueueId,
+    /// `None` once it has ended.
+    call: Option<CallId>,
+}
+
+impl std::ops::Deref for Batcher {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Batcher {
+    /// Makes everything anew on this runtime.
+    pub(in crate::store::redis) fn spread(
+        settings: &Settings,
+        runtime: &Handle,
+        is_used: Option<oneshot::Sender<Infallible>>,
+    ) -> Spread<Shared> {
+        let servers = settings.servers_on(runtime);
+        let (prefix, clock) = (settings.prefix.clone(), settings.clock.clone());
+        Spread::new(Shared {
+            backend: Backend::new(servers, prefix, clock),
+            in_flight: InFlight::new(settings.max_in_flight),
+            waits: settings.waits,
+            under_way: settings.under_way.clone(),
+            queues: Default::default(),
+            runtime: runtime.clone(),
+            _is_used: is_used,
+        })
+    }
+
+    /// A handle for a question of this thread.
+    pub(in crate::store::redis) fn of(shared: &Spread<Shared>) -> Self {
+        Self(shared.hold())
+    }
+
+    /// A handle for questions of the threads of this place.
+    pub(in crate::store::redis) fn at(shared: &Spread<Shared>, place: usize) -> Self {
+        Self(shared.hold_at(place))
+    }
+
+    /// Asks a question; in a cluster, its checks are about one subject. The future may be dropped
+    /// at any time.
+    pub(in crate::store::redis) async fn ask(&self, question: Box<Question>) -> Answer {
+        match self.admit(question) {
+            Admission::Unbatched(call, mut question) => {
+                // Boxed, as the future of waiting questions would otherwise need room for it, too.
+                let answers = Box::pin(self.send(&mut [&mut question])).await;
+                drop(call);
+                told(&answers, 0)
+            }
+            Admission::Queued(reply) => match reply.await {
+                Ok(reply) => {
+                    drop(reply.question);
+                    told(&reply.answers, reply.number)
+                }
+                Err(gone) => {
+                    let error = StoreError::with_source(StoreErrorKind::Interrupted, gone);
+                    // The runtime of the batch is gone.
+                    Err(error.of_this_process())
+                }
+            },
+        }
+    }
+
+    fn admit(&self, question: Box<Question>) -> Admission {
+        let (id, most_batches) = self.queue_of(&question);
+        let (key, weight) = (question.coalescing_key(), question.weight());
+        let (now, reach) = (Instant::now(), self.backend.reach());
+        let mut shard = self.lock(id);
+        let Shard { queues, last_call } = &mut *shard;
+        let new = || Queue::new(most_batches, self.waits.for_batches, *last_call);
+        let queue = queues.entry(id).or_insert_with(new);
+        if let Some(call) = queue.send_unbatched(key, weight, now, reach) {
+            self.backend.begin(queue.work(call));
+            drop(shard);
+            return Admission::Unbatched(self.in_flight_call(id, call), question);
+        }
+        let (tell, reply) = oneshot::channel();
+        queue.wait(Waiting {
+            key,
+            weight,
+            request: Request {
+                question,
+                reply: tell,
+            },
+        });
+        let is_to_watch = !std::mem::replace(&mut queue.is_watched, true);
+        drop(shard);
+        if is_to_watch {
+            self.runtime.spawn(self.clone().watch(id));
+        }
+        Admission::Queued(reply)
+    }
+
+    /// The queue of a question, and how many batches of it may be in flight.
+    fn queue_of(&self, question: &Question) -> (QueueId, usize) {
+        let (script, most_batches) = match question.path() {
+            Path::Debts(_) => (0, MOST_BATCHES_OF_DEBTS),
+            Path::Composed { parts, .. } => (1 + u128::from(*parts), FEW_BATCHES),
+        };
+        if self.backend.is_cluster() {
+            let subject = question.subject().to_u128();
+            return (QueueId(subject ^ script), 1);
+        }
+        (QueueId(script), most_batches)
+    }
+
+    /// Stops waiting for calls that take too long, as long as somebody waits.
+    async fn watch(self, id: QueueId) {
+        loop {
+            let late_at = {
+                let mut shard = self.lock(id);
+                let Some(queue) = shard.queues.get_mut(&id) else {
+                    return;
+                };
+                let late_at = queue.late_at();
+                queue.is_watched = late_at.is_some();
+                late_at
+            };
+            let Some(late_at) = late_at else { return };
+            sleep_until(late_at).await;
+            self.spawn_all(id, self.flush(id, |_| Duration::ZERO));
+        }
+    }
+
+    /// Applies `done`, which tells how much work has ended, and returns the batches that leave.
+    fn flush(
+        &self,
+        id: QueueId,
+        done: impl FnOnce(&mut Queue<Request>) -> Duration,
+    ) -> SmallVec<[Leaving<Request>; 1]> {
+        let now = Instant::now();
+        let mut leaving = SmallVec::new();
+        let mut shard = self.lock(id);
+        let Shard { queues, last_call } = &mut *shard;
+        let Entry::Occupied(mut entry) = queues.entry(id) else {
+            return leaving;
+        };
+        let queue = entry.get_mut();
+        self.backend
+            .end(done(queue) + queue.stop_waiting_for_late(now));
+        let left = queue.remove_if(|request| request.reply.is_closed());
+        while let Some(next) = queue.flush(now, self.backend.reach()) {
+            self.backend.begin(queue.work(next.call));
+            leaving.push(next);
+        }
+        if queue.is_idle() {
+            *last_call = entry.remove().last_call().max(*last_call);
+        }
+        drop(shard);
+        // They may be many, and need no lock.
+        drop(left);
+        leaving
+    }
+
+    /// Sends these questions as one call, and returns the answer to each.
+    async fn send(&self, questions: &mut [&mut Box<Question>]) -> Vec<Answer> {
+        let asked: SmallVec<[&Question; 1]> = questions.iter().map(|asked| &***asked).collect();
+        let batch = Batch::of(&asked, self.backend.prefix());
+        drop(asked);
+        for question in &mut *questions {
+            question.leaves_now();
+        }
+        let reply = self.send_batch(&batch).await;
+        batch.conclude(questions, reply)
+    }
+
+    async fn send_batch(&self, batch: &Batch) -> Result<Value, Failed> {
+        let sent = Instant::now();
+        let reply = self.backend.send(batch, batch.subject()).await;
+        if reply.is_ok() {
+            let now = Instant::now();
+            self.backend.answered(now - sent, now);
+        }
+        reply
+    }
+
+    fn spawn_all(&self, queue: QueueId, leaving: SmallVec<[Leaving<Request>; 1]>) {
+        for Leaving { call, requests } in leaving {
+            let call = self.in_flight_call(queue, call);
+            // If that runtime has ended, this drops the requests.
+            self.runtime.spawn(call.run(requests));
+        }
+    }
+
+    fn in_flight_call(&self, queue: QueueId, call: CallId) -> InFlightCall {
+        InFlightCall {
+            batcher: self.clone(),
+            queue,
+            call: Some(call),
+        }
+    }
+
+    fn lock(&self, QueueId(id): QueueId) -> MutexGuard<'_, Shard> {
+        let shard = &self.queues[id as usize % SHARDS];
+        // No step under the lock leaves anything half done.
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl InFlightCall {
+    /// Sends these requests, and then those that wait for the next batch.
+    async fn run(mut self, mut requests: Vec<Request>) {
+        let mut pending = Vec::new();
+        loop {
+            let replies = self.send(requests, std::mem::take(&mut pending)).await;
+            let mut others = self.reply();
+            if others == Others::Back {
+                // The server is idle until the questions of the other batch have been asked again.
+                let_others_run().await;
+                others = self.reply();
+            }
+            if others == Others::None {
+                // The next batch should be in flight while these callers go on.
+                pending = replies;
+            } else {
+                notify(replies);
+                // The server is busy, so callers who ask again can join the next batch.
+                let_others_run().await;
+            }
+            let mut leaving = self.end();
+            if leaving.is_empty() {
+                break;
+            }
+            let next = leaving.remove(0);
+            self.call = Some(next.call);
+            requests = next.requests;
+            self.batcher.spawn_all(self.queue, leaving);
+        }
+        notify(pending);
+    }
+
+    /// Sends these requests as one call, and returns their replies. Once they are in flight, those
+    /// of the batch before are notified.
+    async fn send(
+        &self,
+        mut requests: Vec<Request>,
+        pending: Vec<(oneshot::Sender<Reply>, Reply)>,
+    ) -> Vec<(oneshot::Sender<Reply>, Reply)> {
+        // Callers who have given up acquire nothing.
+        requests.retain(|request| !request.reply.is_closed());
+        if requests.is_empty() {
+            notify(pending);
+            return Vec::new();
+        }
+        let mut answers = Vec::new();
+        {
+            let mut replies: Vec<_> = Vec::with_capacity(requests.len());
+            let mut questions: Vec<_> = Vec::with_capacity(requests.len());
+            for request in &mut requests {
+                questions.push(&mut request.question);
+                replies.push(&mut request.reply);
+            }
+            let mut sent = pin!(self.batcher.send(&mut questions));
+            // A batch has no deadline but its callers': on a connection that swallows everything,
+            // it would never be back.
+            let mut all_left = pin!(async {
+                for reply in replies {
+                    reply.closed().await;
+                }
+            });
+            let mut pending = Some(pending);
+            poll_fn(|cx| {
+                let polled = sent.as_mut().poll(cx);
+                if let Some(pending) = pending.take() {
+                    notify(pending);
+                }
+                match polled {
+                    Poll::Ready(all) => {
+                        answers = all;
+                        Poll::Ready(())
+                    }
+                    Poll::Pending => all_left.as_mut().poll(cx),
+                }
+            })
+            .await;
+        }
+        let (each, answers) = (requests.into_iter().enumerate(), Arc::new(answers));
+        let each = each.map(|(number, Request { question, reply })| {
+            let answers = Arc::clone(&answers);
+            let told = Reply {
+                answers,
+                number,
+                question,
+            };
+            (reply, told)
+        });
+        each.collect()
+    }
+
+    /// Records that the reply is there. Returns the state of the other calls of its queue.
+    fn reply(&self) -> Others {
+        let mut shard = self.batcher.lock(self.queue);
+        let queue = shard.queues.get_mut(&self.queue);
+        queue.zip(self.call).map_or(Others::None, |(queue, call)| {
+            queue.reply(call, Instant::now())
+        })
+    }
+
+    /// Ends. Returns the batches that leave.
+    fn end(&mut self) -> SmallVec<[Leaving<Request>; 1]> {
+        let ended = self.call.take();
+        let flushed = ended.map(|call| self.batcher.flush(self.queue, |queue| queue.end(call)));
+        flushed.unwrap_or_default()
+    }
+}
+
+/// Continues after the tasks that are ready now. Not by tokio's `yield_now`, which keeps a task on
+/// its worker, however busy that is.
+async fn let_others_run() {
+    let mut is_behind = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut is_behind, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Fails for callers who have given up meanwhile.
+fn notify(replies: Vec<(oneshot::Sender<Reply>, Reply)>) {
+    for (waits, reply) in replies {
+        let _ = waits.send(reply);
+    }
+}
+
+fn told(answers: &[Answer], number: usize) -> Answer {
+    // Each question has an answer.
+    let missing = || Err(StoreError::new(StoreErrorKind::BadReply));
+    answers.get(number).cloned().unwrap_or_else(missing)
+}
+
+impl Drop for InFlightCall {
+    fn drop(&mut self) {
+        let leaving = self.end();
+        self.batcher.spawn_all(self.queue, leaving);
+    }
+}

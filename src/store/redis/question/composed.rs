@@ -1,0 +1,420 @@
+//! Questions that the composed script evaluates, as one call: any algorithms and actions.
+//!
+//! Questions about the same keys stand behind each other, and equal ones are one run. Runs that ask
+//! the same of other keys share their arguments. No two questions that have some keys in common,
+//! but not all, change places.
+
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+
+use super::Decided;
+use super::key_names::KeyNames;
+use super::runs::{ByKey, Run};
+use crate::algorithm::{Action, Algorithm, Ask, Reading, Take, decide, decide_denied};
+use crate::decision::{Decision, Decisions};
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::fingerprints::{ByFingerprint, FingerprintMap, FingerprintSet};
+use crate::store::redis::keys::{Prefix, fingerprint_of_state, is_in_record, record_id};
+use crate::store::redis::reply::{Row, Rows, bad};
+use crate::store::redis::script::{Composed, Parts, Script, Scripted};
+use crate::store::{Check, RecordId};
+use crate::time::Micros;
+
+pub(in crate::store::redis) struct ComposedBatch {
+    parts: Parts,
+    now: Micros,
+    names: KeyNames,
+    questions: ByKey<Asked>,
+}
+
+/// What a question asks of its keys, whichever these are.
+#[derive(PartialEq, Eq)]
+struct Asked {
+    checks: SmallVec<[AskedCheck; 1]>,
+    is_denied_elsewhere: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct AskedCheck {
+    algorithm: Algorithm,
+    action: Action,
+    is_shadow: bool,
+    is_further_rate: bool,
+    /// Of its entry, if its key is a group's record.
+    id: Option<RecordId>,
+}
+
+impl ComposedBatch {
+    /// The parts of the script that evaluates these checks. Only questions with the same parts may
+    /// share a batch.
+    pub(in crate::store::redis) fn parts_of(checks: &[Check<'_>]) -> u16 {
+        Parts::of(checks).number()
+    }
+
+    /// Of questions with the same parts, in order of arrival: the checks of each, and whether a
+    /// check denies that is asked elsewhere. Zero asks the server's clock.
+    pub(in crate::store::redis) fn of<'a>(
+        questions: impl Iterator<Item = (&'a [Check<'a>], bool)>,
+        prefix: &Prefix,
+        now: Micros,
+    ) -> Self {
+        let questions: Vec<_> = questions.collect();
+        let keys = keys_of_runs(&questions);
+        let mut batch = Self {
+            parts: Parts::of(questions.first().map_or(&[], |(checks, _)| *checks)),
+            now,
+            names: KeyNames::with_capacity(questions.len()),
+            questions: ByKey::with_capacity(questions.len()),
+        };
+        for ((checks, is_denied_elsewhere), key) in questions.into_iter().zip(keys) {
+            let is_new = batch.questions.add(
+                key,
+                |before| before.is_of(checks, is_denied_elsewhere),
+                || Asked::of(checks, is_denied_elsewhere),
+            );
+            if is_new {
+                checks
+                    .iter()
+                    .for_each(|check| batch.names.push(check, prefix));
+            }
+        }
+        batch
+    }
+
+    /// The decisions about each question in order, or why it failed alone.
+    ///
+    /// # Errors
+    ///
+    /// A reply of any other shape.
+    pub(in crate::store::redis) fn read(
+        &self,
+        reply: &Value,
+    ) -> Result<Vec<Result<Decided, StoreError>>, StoreError> {
+        let mut rows = Rows::of(reply)?;
+        let mut told = Vec::with_capacity(self.questions.keys().len());
+        for runs in self.questions.keys() {
+            told.push(read_runs(runs, &mut rows)?.into_iter());
+        }
+        rows.end()?;
+        let places = self.questions.places().iter();
+        let each = places.map(|place| told[place.key()].next().ok_or_else(another_number));
+        each.collect()
+    }
+}
+
+/// For each question what identifies the keys whose questions stand behind each other.
+fn keys_of_runs(questions: &[(&[Check<'_>], bool)]) -> Vec<u128> {
+    let sets = questions.iter().map(|(checks, _)| {
+        let states = checks.iter().map(fingerprint_of_state);
+        states.fold(0, |set: u128, state| set.rotate_left(7) ^ state)
+    });
+    let mut sets: Vec<u128> = sets.collect();
+    if questions.iter().all(|(checks, _)| checks.len() == 1) {
+        return sets;
+    }
+    // Those that have a state in common with others of other states stay in order of arrival.
+    let mut set_of = FingerprintMap::with_capacity_and_hasher(sets.len(), ByFingerprint);
+    let mut overlapping = FingerprintSet::default();
+    for ((checks, _), set) in questions.iter().zip(&sets) {
+        for state in checks.iter().map(fingerprint_of_state) {
+            let first = *set_of.entry(state).or_insert(*set);
+            if first != *set {
+                overlapping.extend([first, *set]);
+            }
+        }
+    }
+    let (mut last, mut changes) = (0, 0);
+    for set in sets.iter_mut().filter(|set| overlapping.contains(*set)) {
+        if *set != last {
+            (last, changes) = (*set, changes + 1);
+        }
+        *set = set.wrapping_add(changes);
+    }
+    sets
+}
+
+impl Asked {
+    fn of(checks: &[Check<'_>], is_denied_elsewhere: bool) -> Self {
+        let is_single = checks.len() == 1;
+        let asked = checks.iter().map(|check| AskedCheck::of(check, is_single));
+        Self {
+            checks: asked.collect(),
+            is_denied_elsewhere,
+        }
+    }
+
+    fn is_of(&self, checks: &[Check<'_>], is_denied_elsewhere: bool) -> bool {
+        let is_single = checks.len() == 1;
+        let mut each = self.checks.iter().zip(checks);
+        self.is_denied_elsewhere == is_denied_elsewhere
+            && self.checks.len() == checks.len()
+            && each.all(|(asked, check)| *asked == AskedCheck::of(check, is_single))
+    }
+
+    /// Whether the script evaluates it as a single check.
+    fn single(&self) -> Option<&AskedCheck> {
+        match &*self.checks {
+            [check] if !check.algorithm.is_penalty() && !self.is_denied_elsewhere => Some(check),
+            _ => None,
+        }
+    }
+
+    /// Whether the script may sum up both.
+    fn differs_in_cost_alone(&self, other: &Self) -> bool {
+        let both = self.single().zip(other.single());
+        both.is_some_and(
+            |(check, other)| match (check.acquires(), other.acquires()) {
+                (Some(take), Some(others)) => {
+                    let cost = take.cost;
+                    let is_same = take == Take { cost, ..others };
+                    is_same && check.algorithm == other.algorithm && check.id == other.id
+                }
+                _ => false,
+            },
+        )
+    }
+
+    fn decide(&self, readings: &[Reading]) -> Decisions {
+        let asks = self.checks.iter().map(AskedCheck::ask);
+        match self.is_denied_elsewhere {
+            false => decide(asks, readings),
+            true => decide_denied(asks, readings),
+        }
+    }
+
+    /// The same of a single check. A penalty counts nothing, as no check before it is denied.
+    fn decide_single(&self, reading: &Reading) -> Decision {
+        let check = &self.checks[0];
+        let is_committed =
+            reading.fits && !self.is_denied_elsewhere && !check.algorithm.is_penalty();
+        check.algorithm.decide(reading, &check.action, is_committed)
+    }
+
+    fn has_penalty(&self) -> bool {
+        let mut checks = self.checks.iter();
+        checks.any(|check| check.algorithm.is_penalty() && check.action != Action::Reset)
+    }
+
+    /// The decisions by the next rows, and whether an equal question behind it is decided alike.
+    fn read(&self, rows: &mut Rows<'_>) -> Result<(Decided, bool), StoreError> {
+        let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
+        let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
+        let mut is_denied = self.is_denied_elsewhere;
+        for (position, check) in self.checks.iter().enumerate() {
+            let row = rows.next()?;
+            let fits = match row.code() {
+                fits @ (0 | 1) => fits == 1,
+                code if check.is_shadow => {
+                    let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
+                    unanswered.push((position, kind));
+                    // It affects no other check, and no penalty counts it as a denial.
+                    true
+                }
+                _ => return Err(bad("neither yes nor no")),
+            };
+            is_denied |= !fits && !check.is_shadow;
+            readings.push(row.reading(fits));
+        }
+        let mut decisions = self.decide(&readings);
+        for (position, kind) in unanswered {
+            decisions.fail_open(position, kind);
+        }
+        let decided = Decided::from_slice(&decisions);
+        Ok((decided, is_denied && !self.has_penalty()))
+    }
+}
+
+impl AskedCheck {
+    fn of(check: &Check<'_>, is_single: bool) -> Self {
+        Self {
+            algorithm: check.algorithm,
+            action: check.action,
+            // Without another check beside it, that makes no difference.
+            is_shadow: check.is_shadow && !is_single,
+            is_further_rate: check.policy.further_rate().is_some() && !is_single,
+            id: is_in_record(check).then(|| record_id(check)),
+        }
+    }
+
+    fn ask(&self) -> Ask<'_> {
+        Ask {
+            is_shadow: self.is_shadow,
+            is_further_rate: self.is_further_rate,
+            ..Ask::enforced(&self.algorithm, &self.action)
+        }
+    }
+
+    /// What it takes, if nothing but the sum makes a difference to the state.
+    fn acquires(&self) -> Option<Take> {
+        match self.action {
+            Action::Take(take) => {
+                let is_sum = take.cost > 0 && self.algorithm.lease().is_none();
+                is_sum.then_some(take)
+            }
+            _ => None,
+        }
+    }
+
+    fn write_to(&self, command: &mut Cmd, script: &Composed) {
+        let name = self.algorithm.name();
+        match (self.is_shadow, self.is_further_rate) {
+            (false, false) => command.arg(name),
+            (false, true) => command.arg(["+", name].concat()),
+            (true, false) => command.arg(["~", name].concat()),
+            (true, true) => command.arg(["~+", name].concat()),
+        };
+        command.arg(self.algorithm.verb(&self.action));
+        for number in &self.algorithm.arguments(&self.action)[..script.numbers()] {
+            command.arg(*number);
+        }
+        match &self.id {
+            Some(id) => command.arg(u32::from_be_bytes(*id)),
+            None => command.arg(""),
+        };
+    }
+}
+
+/// What the questions about some keys are told.
+type Told = Vec<Result<Decided, StoreError>>;
+
+fn read_runs(runs: &[Run<Asked>], rows: &mut Rows<'_>) -> Result<Told, StoreError> {
+    let mut told = Vec::new();
+    for chain in runs.chunk_by(|run, next| next.asked.differs_in_cost_alone(&run.asked)) {
+        match chain {
+            [run] if run.asked.single().is_none() => read_several(run, rows, &mut told)?,
+            chain => read_singles(chain, rows, &mut told)?,
+        }
+    }
+    Ok(told)
+}
+
+fn read_several(
+    Run { asked, times }: &Run<Asked>,
+    rows: &mut Rows<'_>,
+    told: &mut Told,
+) -> Result<(), StoreError> {
+    for left in (1..=*times as usize).rev() {
+        if let Some(error) = rows.failure() {
+            told.push(Err(error));
+            continue;
+        }
+        let (decisions, are_alike_behind) = asked.read(rows)?;
+        if are_alike_behind {
+            told.extend(std::iter::repeat_n(Ok(decisions), left));
+            break;
+        }
+        told.push(Ok(decisions));
+    }
+    Ok(())
+}
+
+/// Runs of single checks that differ in their cost alone.
+fn read_singles(
+    chain: &[Run<Asked>],
+    rows: &mut Rows<'_>,
+    told: &mut Told,
+) -> Result<(), StoreError> {
+    // How many follow the one before, each after all before it have taken theirs; and how long until
+    // a permit comes back after the last of them.
+    let (mut together, mut next) = (0, Micros::ZERO);
+    // What was read for the one before, and what it has taken.
+    let mut before: Option<(Reading, u32)> = None;
+    for Run { asked, times } in chain {
+        if together == 0
+            && let Some(error) = rows.failure()
+        {
+            told.extend(std::iter::repeat_n(Err(error), *times as usize));
+            before = None;
+            continue;
+        }
+        for left in (1..=*times as usize).rev() {
+            if together == 0 {
+                let row: Row = rows.next()?;
+                match row.code() {
+                    fits @ (0 | 1) => {
+                        let reading = row.reading(fits == 1);
+                        let decided = Decided::from([asked.decide_single(&reading)]);
+                        if fits == 0 {
+                            // The rest of the run is denied alike.
+                            told.extend(std::iter::repeat_n(Ok(decided), left));
+                            before = None;
+                            break;
+                        }
+                        told.push(Ok(decided));
+                        before = Some((reading, asked.checks[0].action.takes()));
+                        continue;
+                    }
+                    2 => (together, next) = row.together(),
+                    _ => return Err(bad("neither yes nor no")),
+                }
+            }
+            let (Some((reading, taken)), 1..) = (before, together) else {
+                return Err(another_number());
+            };
+            together -= 1;
+            let check = &asked.checks[0];
+            let mut reading = check.algorithm.behind(&reading, taken);
+            if together == 0 {
+                reading.next = next;
+            }
+            told.push(Ok(Decided::from([asked.decide_single(&reading)])));
+            before = Some((reading, check.action.takes()));
+        }
+    }
+    match together {
+        0 => Ok(()),
+        _ => Err(another_number()),
+    }
+}
+
+fn another_number() -> StoreError {
+    bad("other rows than there are questions")
+}
+
+/// Read in place of yes or no if a check in shadow could not be answered: its value could not be
+/// read, or not written, for lack of memory, of the right, or because the server refused.
+fn failure(code: u64) -> Option<StoreErrorKind> {
+    match code {
+        2 => Some(StoreErrorKind::ForeignValue),
+        3 => Some(StoreErrorKind::Busy),
+        4 => Some(StoreErrorKind::Full),
+        5 => Some(StoreErrorKind::Configuration),
+        _ => None,
+    }
+}
+
+impl Scripted for ComposedBatch {
+    fn script(&self) -> &Script {
+        &self.parts.script().script
+    }
+
+    fn command(&self, verb: &str, script: &str) -> Cmd {
+        let composed = self.parts.script();
+        let rows = self.questions.rows(Asked::eq);
+        let checks: usize = rows.iter().map(|row| row.run.asked.checks.len()).sum();
+        let arguments = 1 + 4 * rows.len() + composed.stride * checks;
+        let mut command = self
+            .names
+            .command(verb, script, (arguments, 12 * arguments));
+        command.arg(self.now.get());
+        let mut before: Option<&Asked> = None;
+        for row in rows {
+            let asked = &row.run.asked;
+            command.arg(asked.checks.len());
+            match before {
+                Some(before) if row.keys == 0 && asked.differs_in_cost_alone(before) => {
+                    command.arg(-1)
+                }
+                _ => command.arg(row.keys),
+            };
+            command
+                .arg(row.run.times)
+                .arg(u8::from(asked.is_denied_elsewhere));
+            for check in &asked.checks {
+                check.write_to(&mut command, composed);
+            }
+            before = Some(asked);
+        }
+        command
+    }
+}
