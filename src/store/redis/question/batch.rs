@@ -4,7 +4,8 @@ use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
 use super::composed::ComposedBatch;
-use super::debts::{DebtQuestion, DebtsBatch};
+use super::debts::DebtQuestion;
+use super::debts_batch::DebtsBatch;
 use super::{Decided, Path, Question};
 use crate::error::StoreError;
 use crate::key::Subject;

@@ -8,16 +8,16 @@ use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
 use super::Decided;
+use super::asked::Asked;
 use super::key_names::KeyNames;
 use super::runs::{ByKey, Run};
-use crate::algorithm::{Action, Algorithm, Ask, Reading, Take, decide, decide_denied};
-use crate::decision::{Decision, Decisions};
+use crate::algorithm::Reading;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::Check;
 use crate::store::fingerprints::{ByFingerprint, FingerprintMap, FingerprintSet};
-use crate::store::redis::keys::{Prefix, fingerprint_of_state, is_in_record, record_id};
+use crate::store::redis::keys::{Prefix, fingerprint_of_state};
 use crate::store::redis::reply::{Row, Rows, bad};
-use crate::store::redis::script::{Composed, Parts, Script, Scripted};
-use crate::store::{Check, RecordId};
+use crate::store::redis::script::{Parts, Script, Scripted};
 use crate::time::Micros;
 
 pub(in crate::store::redis) struct ComposedBatch {
@@ -25,23 +25,6 @@ pub(in crate::store::redis) struct ComposedBatch {
     now: Micros,
     names: KeyNames,
     questions: ByKey<Asked>,
-}
-
-/// What a question asks of its keys, whichever these are.
-#[derive(PartialEq, Eq)]
-struct Asked {
-    checks: SmallVec<[AskedCheck; 1]>,
-    is_denied_elsewhere: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct AskedCheck {
-    algorithm: Algorithm,
-    action: Action,
-    is_shadow: bool,
-    is_further_rate: bool,
-    /// Of its entry, if its key is a group's record.
-    id: Option<RecordId>,
 }
 
 impl ComposedBatch {
@@ -133,147 +116,6 @@ fn keys_of_runs(questions: &[(&[Check<'_>], bool)]) -> Vec<u128> {
     sets
 }
 
-impl Asked {
-    fn of(checks: &[Check<'_>], is_denied_elsewhere: bool) -> Self {
-        let is_single = checks.len() == 1;
-        let asked = checks.iter().map(|check| AskedCheck::of(check, is_single));
-        Self {
-            checks: asked.collect(),
-            is_denied_elsewhere,
-        }
-    }
-
-    fn is_of(&self, checks: &[Check<'_>], is_denied_elsewhere: bool) -> bool {
-        let is_single = checks.len() == 1;
-        let mut each = self.checks.iter().zip(checks);
-        self.is_denied_elsewhere == is_denied_elsewhere
-            && self.checks.len() == checks.len()
-            && each.all(|(asked, check)| *asked == AskedCheck::of(check, is_single))
-    }
-
-    /// Whether the script evaluates it as a single check.
-    fn single(&self) -> Option<&AskedCheck> {
-        match &*self.checks {
-            [check] if !check.algorithm.is_penalty() && !self.is_denied_elsewhere => Some(check),
-            _ => None,
-        }
-    }
-
-    /// Whether the script may sum up both.
-    fn differs_in_cost_alone(&self, other: &Self) -> bool {
-        let both = self.single().zip(other.single());
-        both.is_some_and(
-            |(check, other)| match (check.acquires(), other.acquires()) {
-                (Some(take), Some(others)) => {
-                    let cost = take.cost;
-                    let is_same = take == Take { cost, ..others };
-                    is_same && check.algorithm == other.algorithm && check.id == other.id
-                }
-                _ => false,
-            },
-        )
-    }
-
-    fn decide(&self, readings: &[Reading]) -> Decisions {
-        let asks = self.checks.iter().map(AskedCheck::ask);
-        match self.is_denied_elsewhere {
-            false => decide(asks, readings),
-            true => decide_denied(asks, readings),
-        }
-    }
-
-    /// The same of a single check. A penalty counts nothing, as no check before it is denied.
-    fn decide_single(&self, reading: &Reading) -> Decision {
-        let check = &self.checks[0];
-        let is_committed =
-            reading.fits && !self.is_denied_elsewhere && !check.algorithm.is_penalty();
-        check.algorithm.decide(reading, &check.action, is_committed)
-    }
-
-    fn has_penalty(&self) -> bool {
-        let mut checks = self.checks.iter();
-        checks.any(|check| check.algorithm.is_penalty() && check.action != Action::Reset)
-    }
-
-    /// The decisions by the next rows, and whether an equal question behind it is decided alike.
-    fn read(&self, rows: &mut Rows<'_>) -> Result<(Decided, bool), StoreError> {
-        let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
-        let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
-        let mut is_denied = self.is_denied_elsewhere;
-        for (position, check) in self.checks.iter().enumerate() {
-            let row = rows.next()?;
-            let fits = match row.code() {
-                fits @ (0 | 1) => fits == 1,
-                code if check.is_shadow => {
-                    let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
-                    unanswered.push((position, kind));
-                    // It affects no other check, and no penalty counts it as a denial.
-                    true
-                }
-                _ => return Err(bad("neither yes nor no")),
-            };
-            is_denied |= !fits && !check.is_shadow;
-            readings.push(row.reading(fits));
-        }
-        let mut decisions = self.decide(&readings);
-        for (position, kind) in unanswered {
-            decisions.fail_open(position, kind);
-        }
-        let decided = Decided::from_slice(&decisions);
-        Ok((decided, is_denied && !self.has_penalty()))
-    }
-}
-
-impl AskedCheck {
-    fn of(check: &Check<'_>, is_single: bool) -> Self {
-        Self {
-            algorithm: check.algorithm,
-            action: check.action,
-            // Without another check beside it, that makes no difference.
-            is_shadow: check.is_shadow && !is_single,
-            is_further_rate: check.policy.further_rate().is_some() && !is_single,
-            id: is_in_record(check).then(|| record_id(check)),
-        }
-    }
-
-    fn ask(&self) -> Ask<'_> {
-        Ask {
-            is_shadow: self.is_shadow,
-            is_further_rate: self.is_further_rate,
-            ..Ask::enforced(&self.algorithm, &self.action)
-        }
-    }
-
-    /// What it takes, if nothing but the sum makes a difference to the state.
-    fn acquires(&self) -> Option<Take> {
-        match self.action {
-            Action::Take(take) => {
-                let is_sum = take.cost > 0 && self.algorithm.lease().is_none();
-                is_sum.then_some(take)
-            }
-            _ => None,
-        }
-    }
-
-    fn write_to(&self, command: &mut Cmd, script: &Composed) {
-        let name = self.algorithm.name();
-        match (self.is_shadow, self.is_further_rate) {
-            (false, false) => command.arg(name),
-            (false, true) => command.arg(["+", name].concat()),
-            (true, false) => command.arg(["~", name].concat()),
-            (true, true) => command.arg(["~+", name].concat()),
-        };
-        command.arg(self.algorithm.verb(&self.action));
-        for number in &self.algorithm.arguments(&self.action)[..script.numbers()] {
-            command.arg(*number);
-        }
-        match &self.id {
-            Some(id) => command.arg(u32::from_be_bytes(*id)),
-            None => command.arg(""),
-        };
-    }
-}
-
 /// What the questions about some keys are told.
 type Told = Vec<Result<Decided, StoreError>>;
 
@@ -306,6 +148,36 @@ fn read_several(
         told.push(Ok(decisions));
     }
     Ok(())
+}
+
+impl Asked {
+    /// The decisions by the next rows, and whether an equal question behind it is decided alike.
+    fn read(&self, rows: &mut Rows<'_>) -> Result<(Decided, bool), StoreError> {
+        let mut unanswered: SmallVec<[(usize, StoreErrorKind); 1]> = SmallVec::new();
+        let mut readings: SmallVec<[Reading; 4]> = SmallVec::new();
+        let mut is_denied = self.is_denied_elsewhere;
+        for (position, check) in self.checks.iter().enumerate() {
+            let row = rows.next()?;
+            let fits = match row.code() {
+                fits @ (0 | 1) => fits == 1,
+                code if check.is_shadow => {
+                    let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
+                    unanswered.push((position, kind));
+                    // It affects no other check, and no penalty counts it as a denial.
+                    true
+                }
+                _ => return Err(bad("neither yes nor no")),
+            };
+            is_denied |= !fits && !check.is_shadow;
+            readings.push(row.reading(fits));
+        }
+        let mut decisions = self.decide(&readings);
+        for (position, kind) in unanswered {
+            decisions.fail_open(position, kind);
+        }
+        let decided = Decided::from_slice(&decisions);
+        Ok((decided, is_denied && !self.has_penalty()))
+    }
 }
 
 /// Runs of single checks that differ in their cost alone.

@@ -16,17 +16,20 @@ use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::redis::keys::fingerprint_of_state;
 use crate::time::Micros;
 
+mod asked;
 mod batch;
 mod composed;
 mod debts;
+mod debts_batch;
+mod debts_reply;
 mod key_names;
 mod runs;
 
 pub(super) use batch::Batch;
 use composed::ComposedBatch;
-#[cfg(test)]
-pub(super) use debts::TEXTS;
 use debts::{DebtQuestion, OwedBefore};
+#[cfg(test)]
+pub(super) use debts_batch::TEXTS;
 
 /// The decisions on a question, in the order of its checks. Small, as those of a batch are moved.
 pub(super) type Decided = SmallVec<[Decision; 1]>;
