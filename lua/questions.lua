@@ -114,7 +114,7 @@ local function ask_single(i, at, costs, fractions, times)
       end
       times[step] = fits and times[step] - 1 or 0
       -- Behind it each only finds more taken, unless it waits. So however many they are, they are one step.
-      if fits and adds_up and wait_us == 0 then
+      if fits and adds_up and wait_us == 0 and (times[step] > 0 or costs[step + 1]) then
         local together, later = acquire_most(i, at, step, costs, fractions, times), step
         while together > 0 do
           local of_it = min(together, times[later])
@@ -181,13 +181,15 @@ while row < #ARGV do
   elseif not is_single then
     checks = checks_of(row, count)
   end
-  local cost, fraction = ARGV[at + 2], is_debt[name] and ARGV[at + 3] + 0 or 0
+  local costs, fractions, repeats = nil, nil, { times }
+  if is_single then
+    costs, fractions = { ARGV[at + 2] + 0 }, { is_debt[name] and ARGV[at + 3] + 0 or 0 }
+  end
   for set = 1, math.max(sets, 1) do
     if sets > 0 then
       first, last = last + 1, last + count
     end
     if is_single then
-      local costs, fractions, repeats = { cost + 0 }, { fraction }, { times }
       while set == math.max(sets, 1) and ARGV[row + width + 1] == "-1" do
         row = row + width
         local step = #costs + 1
