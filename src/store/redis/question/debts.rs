@@ -12,6 +12,7 @@ use crate::store::redis::keys::{fingerprint_of_key, fingerprint_of_state, is_in_
 
 /// A question of more checks is much of a batch by itself, so nothing is gained by the fast path.
 const MOST_ACQUIRES: usize = 64;
+
 /// The checks of a question, each a fast-path acquire.
 pub(in crate::store::redis) struct DebtQuestion {
     pub(super) keys: Keys,

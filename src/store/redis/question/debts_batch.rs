@@ -182,14 +182,13 @@ impl DebtsBatch {
         for row in by_key.rows(|one, other| asks_as(questions[*one], questions[*other])) {
             let (question, debts) = questions[row.run.asked];
             self.rows.push(Row {
-                keys: debts.keys,
-                acquires: debts.acquires.clone(),
                 questions: row.keys,
                 repeat: row.run.times,
                 ids: match debts.keys {
                     Keys::Group => question.checks().iter().flat_map(record_id).collect(),
                     Keys::One | Keys::Several => Vec::new(),
                 },
+                ..Row::of(debts)
             });
         }
         let (mut firsts, mut answers) = (Vec::with_capacity(by_key.keys().len()), 0);

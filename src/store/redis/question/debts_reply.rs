@@ -27,9 +27,7 @@ impl Part {
             repeated,
         }
     }
-}
 
-impl Part {
     pub(super) fn end(&self) -> usize {
         match self.keys {
             Keys::One | Keys::Group => self.first + 1,
