@@ -23,24 +23,7 @@
 -- Writes   each key that something is acquired from; it expires at the end of the second in which nothing is owed
 --          any more
 -- Mirrors  src/algorithm/debt/fast_path.rs
--- `clock` comes before this script, `record` and `several` after it.
-local floor, min, find, format = math.floor, math.min, string.find, string.format
-
-local texts = call("MGET", unpack(KEYS))
-local answers, answered, at, row, left = {}, 0, 0, 3, nil
--- No debt is this large: a reply has no room for much more.
-local too_late = now + 2 ^ 52
-
--- Numbers as texts for commands. Most keys without debt get the same text.
-local texts_of = {}
-local function text_of(number)
-  local text = texts_of[number]
-  if not text then
-    text = format("%d", number)
-    texts_of[number] = text
-  end
-  return text
-end
+-- `clock` and `usual` come before this script, `several`, `record` and `group` after it.
 local function text_of_both(us, fraction)
   return fraction > 0 and format("%d:%d", us, fraction) or us
 end
@@ -108,56 +91,28 @@ end
 -- Writes what is owed from now on.
 local function owe(at, us, fraction)
   local paid, text = now + us, texts[at]
-  local value = fraction > 0 and format("%d:%d", paid, fraction) or text_of(paid)
-  local ends = text_of(ceil((fraction > 0 and paid + 1 or paid) / 1000000) * 1000)
+  local value = format(fraction > 0 and "%d:%d" or "%d", paid, fraction)
   -- MGET tells nothing of what is no string.
-  if not call("SET", KEYS[at], value, "PXAT", ends, text and "XX" or "NX") then
+  if not call("SET", KEYS[at], value, "PXAT", end_of(fraction > 0 and paid + 1 or paid), text and "XX" or "NX") then
     error("foreign value")
   end
   texts[at] = fraction > 0 and value or paid
 end
--- The same of whole microseconds, where some are owed already.
-local function owe_more(at, cost, cost_text)
-  local paid = call("INCRBY", KEYS[at], cost_text)
-  if (paid - 1) % 1000000 < cost then
-    call("PEXPIREAT", KEYS[at], text_of(ceil(paid / 1000000) * 1000))
-  end
-  texts[at] = paid
-end
 
 local function one(_, times)
-  local cost_text, cost_fraction = ARGV[row + 4], ARGV[row + 5] + 0
-  local cost, room, room_fraction = cost_text + 0, ARGV[row + 6] + 0, ARGV[row + 7] + 0
-  local is_whole = cost_fraction == 0 and room_fraction == 0
+  local cost, cost_fraction = ARGV[row + 4] + 0, ARGV[row + 5] + 0
+  local room, room_fraction = ARGV[row + 6] + 0, ARGV[row + 7] + 0
   while left > 0 do
     left, at, answered = left - 1, at + 1, answered + 1
-    local text = texts[at]
-    local paid = is_whole and tonumber(text or 0)
-    local debt = paid and paid - now
-    if debt and debt > 0 and debt <= room then
-      if times > 1 then
-        local sum = cost * min(times, floor((room - debt) / cost) + 1)
-        owe_more(at, sum, text_of(sum))
-      else
-        -- INCRBY refuses what is no whole number by itself.
-        paid = call("INCRBY", KEYS[at], cost_text)
-        if (paid - 1) % 1000000 < cost then
-          call("PEXPIREAT", KEYS[at], text_of(ceil(paid / 1000000) * 1000))
-        end
-        texts[at] = paid
-      end
-      answers[answered] = debt
-    else
-      local us, fraction = 0, 0
-      if text then
-        us, fraction = debt_of(text)
-      end
-      local fit = fitting(times, us, fraction, cost, cost_fraction, room, room_fraction)
-      if fit > 0 then
-        owe(at, plus(us, fraction, fit, cost, cost_fraction))
-      end
-      answers[answered] = text_of_both(us, fraction)
+    local us, fraction = 0, 0
+    if texts[at] then
+      us, fraction = debt_of(texts[at])
     end
+    local fit = fitting(times, us, fraction, cost, cost_fraction, room, room_fraction)
+    if fit > 0 then
+      owe(at, plus(us, fraction, fit, cost, cost_fraction))
+    end
+    answers[answered] = text_of_both(us, fraction)
   end
 end
 
@@ -176,9 +131,6 @@ local function evaluate()
     row, left = row + 4 + 5 * acquires + (kind == "g" and 1 or 0), nil
   end
 end
-local function failure(why)
-  return type(why) == "table" and why or { err = why }
-end
 -- Evaluates rows, up to the first of a kind that is not known yet.
 local function evaluate_all()
   repeat
@@ -194,7 +146,6 @@ end
 
 evaluate_all()
 if row > #ARGV then
-  -- Most calls end here: what others need is not even made.
   answers[answered + 1] = now
   return answers
 end

@@ -23,9 +23,11 @@ use crate::time::Micros;
 const PLAIN_TEXT: &str = include_str!("../../../../lua/plain.lua");
 const DEBTS_TEXT: &str = concat!(
     include_str!("../../../../lua/clock.lua"),
+    include_str!("../../../../lua/usual.lua"),
     include_str!("../../../../lua/debts.lua"),
-    include_str!("../../../../lua/record.lua"),
     include_str!("../../../../lua/several.lua"),
+    include_str!("../../../../lua/record.lua"),
+    include_str!("../../../../lua/group.lua"),
 );
 
 /// The scripts that are complete by themselves.

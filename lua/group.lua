@@ -1,0 +1,53 @@
+-- group: what debts does of questions about the debts of a group.
+-- Mirrors  src/algorithm/debt/fast_path.rs
+-- `debts`, `several` and `record` come before this script.
+local function group(acquires, times)
+  local costs, cost_fractions, rooms, room_fractions, shadows = acquires_of(acquires)
+  local ids = ids_of(ARGV[row + 4 + 5 * acquires])
+  while left > 0 do
+    left, at, answered = left - 1, at + 1, answered + 1
+    local most, entries, places, latest, fit, highest = times, nil, nil, nil, nil, nil
+    -- Each is acquired as often as it fits. Where others fit less often, that is not written, but as often as all fit.
+    repeat
+      entries, places = read_record(texts[at] or "", ids)
+      answers[answered] = entries_as_asked(entries, places)
+      latest, fit, highest = 0, most, 0
+      for take = 1, acquires do
+        local place = places[take]
+        local us, fraction, own = entries[place], entries[place - 1], 0
+        if us > latest then
+          latest = us
+        end
+        if us < now then
+          us, fraction = now, 0
+        end
+        own = fitting(most, us - now, fraction, costs[take], cost_fractions[take], rooms[take], room_fractions[take])
+        if own > 0 then
+          us, fraction = plus(us, fraction, own, costs[take], cost_fractions[take])
+          entries[place], entries[place - 1] = us, fraction
+          highest = own > highest and own or highest
+        end
+        if own < fit and not shadows[take] then
+          fit = own
+        end
+      end
+      most = fit
+    until highest <= fit or fit == 0
+    if latest >= too_late then
+      error("foreign value")
+    elseif latest < now then
+      answers[answered] = 0
+    end
+    if highest > 0 and fit > 0 then
+      local value, ends = write_record(entries)
+      if not call("SET", KEYS[at], value, "PXAT", end_of(ends), texts[at] and "XX" or "NX") then
+        error("foreign value")
+      end
+      texts[at] = value
+    end
+  end
+end
+
+kinds.g = group
+evaluate_all()
+return finish()
