@@ -138,7 +138,7 @@ impl<R> Queue<R> {
             Reach::Near => {
                 self.has_room_for_one()
                     && match key {
-                        Some(key) => !self.is_in_flight(key),
+                        Some(key) => !is_in_flight(&self.calls, key),
                         None => self.waiting.is_empty(),
                     }
             }
@@ -221,30 +221,30 @@ impl<R> Queue<R> {
             Reach::Far { room, budget } => (MOST_TOGETHER, self.weight_for(room, budget)?),
         };
         let mut together = FingerprintSet::with_capacity_and_hasher(room, ByFingerprint);
-        let mut leaving = Vec::with_capacity(room.min(self.waiting.len()));
-        let (mut staying, mut heavy) = (Vec::new(), 0);
-        for waiting in std::mem::take(&mut self.waiting) {
+        let (mut going, mut heavy, mut do_all_go) = (0, 0, true);
+        let goes = |waiting: &mut Waiting<R>| {
             let heavier = heavy + waiting.weight;
-            let has_room = leaving.len() < room && (leaving.is_empty() || heavier <= weight);
+            let has_room = going < room && (going == 0 || heavier <= weight);
             let goes = match waiting.key {
-                Some(key) if reach == Reach::Near && self.is_in_flight(key) => false,
+                Some(key) if reach == Reach::Near && is_in_flight(&self.calls, key) => false,
                 // All requests about a key are sent together as far as possible: mostly they are
                 // one step with the first.
-                Some(key) if together.contains(&key) => leaving.len() < MOST_TOGETHER,
+                Some(key) if together.contains(&key) => going < MOST_TOGETHER,
                 Some(_) => has_room,
                 // It does not overtake others that wait.
-                None => has_room && staying.is_empty(),
+                None => has_room && do_all_go,
             };
             if goes {
+                going += 1;
                 if waiting.key.is_none_or(|key| together.insert(key)) {
                     heavy = heavier;
                 }
-                leaving.push(waiting.request);
-            } else {
-                staying.push(waiting);
             }
-        }
-        self.waiting = staying;
+            do_all_go &= goes;
+            goes
+        };
+        let leaving = self.waiting.extract_if(.., goes);
+        let leaving: Vec<_> = leaving.map(|waiting| waiting.request).collect();
         if leaving.is_empty() {
             return None;
         }
@@ -298,15 +298,15 @@ impl<R> Queue<R> {
         self.last_call
     }
 
-    fn is_in_flight(&self, key: u128) -> bool {
-        self.calls.iter().any(|call| call.keys.has(key))
-    }
-
     /// The work of a call that has just begun.
     pub(super) fn work(&self, id: CallId) -> Duration {
         let call = self.calls.iter().rfind(|call| call.id == id);
         call.map_or(Duration::ZERO, |call| call.work)
     }
+}
+
+fn is_in_flight(calls: &[Call], key: u128) -> bool {
+    calls.iter().any(|call| call.keys.has(key))
 }
 
 #[cfg(test)]
