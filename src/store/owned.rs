@@ -57,7 +57,7 @@ impl OwnedCheck {
 }
 
 /// Turns owned checks back into a question.
-pub(super) fn question(checks: &[OwnedCheck]) -> SmallVec<[Check<'_>; 4]> {
+pub(super) fn question(checks: &[OwnedCheck]) -> SmallVec<[Check<'_>; 1]> {
     checks.iter().map(OwnedCheck::check).collect()
 }
 

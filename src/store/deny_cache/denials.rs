@@ -12,6 +12,7 @@ use super::table::{Moment, Recalled, Table};
 use crate::algorithm::{Action, Reading};
 use crate::decision::{Decision, Decisions};
 use crate::per_thread::Spread;
+use crate::store::owned::{OwnedCheck, of_each};
 use crate::store::{Answer, Check, Store};
 use crate::time::{Clock, Micros, SinceStart};
 
@@ -68,14 +69,17 @@ impl Denials {
             };
             match store.ask(checks) {
                 Answer::Ready(answer) => {
-                    asked.answered(&answer);
+                    asked.answered(&of_each(checks, OwnedCheck::of), &answer);
                     Answer::Ready(answer)
                 }
-                Answer::Pending(answer) => Answer::Pending(Box::pin(async move {
-                    let answer = answer.await;
-                    asked.answered(&answer);
-                    answer
-                })),
+                Answer::Pending(answer) => {
+                    let checks = of_each(checks, OwnedCheck::of);
+                    Answer::Pending(Box::pin(async move {
+                        let answer = answer.await;
+                        asked.answered(&checks, &answer);
+                        answer
+                    }))
+                }
             }
         })
     }

@@ -1,63 +1,76 @@
 //! A question on its way to the store, and what its answer changes in memory.
 
+#[cfg(feature = "redis")]
+use std::{ops::Deref, ptr};
+
 use smallvec::SmallVec;
 
 use super::denials::Denials;
 use super::table::Version;
-use crate::algorithm::{Action, Algorithm, Known};
+use crate::algorithm::Known;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::per_thread::{Spread, SpreadRef};
 use crate::store::Check;
+#[cfg(feature = "redis")]
+use crate::store::fingerprints::ByFingerprint;
 use crate::store::fingerprints::FingerprintMap;
-use crate::store::owned::of_each;
+use crate::store::owned::{OwnedCheck, of_each};
 use crate::time::Micros;
 
 pub(in crate::store) struct Noted {
     denials: SpreadRef<Denials>,
     /// When the question was sent, on the clock of the denials. The store decides no earlier.
     sent: Micros,
-    checks: SmallVec<[NotedCheck; 1]>,
+    keys: SmallVec<[NotedKey; 1]>,
 }
 
-struct NotedCheck {
+/// The key of a check.
+struct NotedKey {
     key: u128,
     version: Version,
-    algorithm: Algorithm,
-    action: Action,
-    is_shadow: bool,
+    /// Whether the check changes it.
+    is_changed: bool,
 }
 
 impl Noted {
     /// Forgets the keys that are about to be changed, and notes the versions of all.
     pub(super) fn new(denials: &Spread<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let note = |check: &Check<'_>| {
-            let key = check.stored_fingerprint();
-            if check.action.changes() {
+            let (key, is_changed) = (check.stored_fingerprint(), check.action.changes());
+            if is_changed {
                 denials.table.forget(key);
             }
-            NotedCheck {
+            NotedKey {
                 key,
                 version: denials.table.version(key),
-                algorithm: check.algorithm,
-                action: check.action,
-                is_shadow: check.is_shadow,
+                is_changed,
             }
         };
         Self {
-            checks: of_each(checks, note),
+            keys: of_each(checks, note),
             denials: denials.hold(),
             sent,
         }
     }
 
-    /// Notes that the question is sent only now, so that the store decides after all changes up to
-    /// now.
+    /// Notes that these questions are sent only now, so that the store decides after all changes up
+    /// to now.
     #[cfg(feature = "redis")]
-    pub(in crate::store) fn is_sent_now(&mut self) {
-        self.sent = self.denials.now();
-        for check in &mut self.checks {
-            check.version = self.denials.table.version(check.key);
+    pub(in crate::store) fn are_sent_now<'a>(questions: impl Iterator<Item = &'a mut Self>) {
+        let mut read: Option<(*const Denials, Micros)> = None;
+        for noted in questions {
+            let denials = &*noted.denials;
+            // Nearly always the same ones, and a clock takes long to read.
+            let now = match read {
+                Some((of, now)) if ptr::eq(of, denials) => now,
+                _ => denials.now(),
+            };
+            read = Some((denials, now));
+            noted.sent = now;
+            for NotedKey { key, version, .. } in &mut noted.keys {
+                *version = denials.table.version(*key);
+            }
         }
     }
 
@@ -67,19 +80,31 @@ impl Noted {
         Forgetting(self.denials.clone())
     }
 
-    pub(in crate::store) fn answered(self, answer: &Result<Decisions, StoreError>) {
+    /// `checks` are those that it was made of.
+    pub(in crate::store) fn answered(
+        self,
+        checks: &[OwnedCheck],
+        answer: &Result<Decisions, StoreError>,
+    ) {
         if let Ok(decisions) = answer {
-            self.decided(decisions, &mut Changes::default());
+            self.decided(checks, decisions, &mut Changes::default());
         }
     }
 
     /// `changes` are those by questions that were sent with this one and decided before it. Adds
     /// its own.
-    pub(in crate::store) fn decided(&self, decisions: &[Decision], changes: &mut Changes) {
-        let each = || self.checks.iter().zip(decisions.iter());
-        let all_allow = each().all(|(check, decision)| check.is_shadow || decision.is_allowed());
+    pub(in crate::store) fn decided(
+        &self,
+        checks: &[OwnedCheck],
+        decisions: &[Decision],
+        changes: &mut Changes,
+    ) {
+        let all_allow = checks
+            .iter()
+            .zip(decisions)
+            .all(|(check, decision)| check.is_shadow || decision.is_allowed());
         let table = &self.denials.table;
-        for (check, decision) in each() {
+        for ((noted, check), decision) in self.keys.iter().zip(checks).zip(decisions) {
             let may_have_taken = all_allow && decision.is_allowed();
             if may_have_taken && check.action.takes() == 0 {
                 continue;
@@ -87,12 +112,12 @@ impl Noted {
             if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
                 // A subject that is still denied must wait for these permits, too; and a penalty
                 // may have counted a denial.
-                table.forget(check.key);
-                changes.add(check.key);
+                table.forget(noted.key);
+                changes.add(noted.key);
             } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
                 let received = self.denials.now();
-                let version = check.version.after(changes.of(check.key));
-                table.remember(check.key, version, known, self.sent, received);
+                let version = noted.version.after(changes.of(noted.key));
+                table.remember(noted.key, version, known, self.sent, received);
             }
         }
     }
@@ -104,10 +129,16 @@ impl Noted {
 pub(in crate::store) struct Changes(Option<FingerprintMap<u32>>);
 
 impl Changes {
-    /// For so many questions; a single one has none before it.
+    /// For the questions of a batch with these answers. If nothing is denied, nothing is remembered.
     #[cfg(feature = "redis")]
-    pub(in crate::store) fn of_batch(questions: usize) -> Self {
-        Self((questions > 1).then(FingerprintMap::default))
+    pub(in crate::store) fn of_batch<A: Deref<Target = [Decision]>>(
+        answers: &[Result<A, StoreError>],
+    ) -> Self {
+        let mut decisions = answers.iter().flatten().flat_map(|answer| answer.iter());
+        let matters = answers.len() > 1 && decisions.any(|decision| !decision.is_allowed());
+        Self(
+            matters.then(|| FingerprintMap::with_capacity_and_hasher(answers.len(), ByFingerprint)),
+        )
     }
 
     fn add(&mut self, key: u128) {
@@ -141,8 +172,8 @@ impl Forgetting {
 /// remembered.
 impl Drop for Noted {
     fn drop(&mut self) {
-        for check in self.checks.iter().filter(|check| check.action.changes()) {
-            self.denials.table.forget(check.key);
+        for noted in self.keys.iter().filter(|noted| noted.is_changed) {
+            self.denials.table.forget(noted.key);
         }
     }
 }

@@ -165,6 +165,7 @@ impl Failover {
             // Another question is ahead, and probes. This one was not polled, so it was not asked.
             (None, Care::Usual) => return Ok(self.left_alone(checks)),
         };
+        let runtime = self.inner.runtime();
         let asked = Asked {
             answer,
             checks: of_each(checks, OwnedCheck::of),
@@ -175,7 +176,7 @@ impl Failover {
             deadline: None,
             is_over: false,
         };
-        Err(Box::pin(PendingDecisions::new(asked, self.inner.runtime())))
+        Err(Box::pin(PendingDecisions::new(asked, runtime)))
     }
 
     #[cold]

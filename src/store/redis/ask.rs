@@ -5,6 +5,7 @@ use super::question::Question;
 use super::split;
 use crate::decision::Decisions;
 use crate::store::deny_cache::noted::Noted;
+use crate::store::owned::{OwnedCheck, of_each};
 use crate::store::{Check, PendingAnswer};
 
 /// Answers these checks, and tells the deny cache. The future owns all it needs, and may be dropped
@@ -15,12 +16,13 @@ pub(super) fn ask(batcher: Batcher, checks: &[Check<'_>], ticket: Option<Noted>)
     }
     if is_split(&batcher, checks) {
         let parts = split::parts(checks);
+        let checks = of_each(checks, OwnedCheck::of);
         return Box::pin(async move {
             let _in_flight = batcher.in_flight.begin()?;
             let forgetting = ticket.as_ref().map(Noted::forgetting);
             let answer = split::ask(batcher.clone(), forgetting, parts).await;
             if let Some(ticket) = ticket {
-                ticket.answered(&answer);
+                ticket.answered(&checks, &answer);
             }
             answer
         });
@@ -28,8 +30,9 @@ pub(super) fn ask(batcher: Batcher, checks: &[Check<'_>], ticket: Option<Noted>)
     let question = Box::new(Question::new(checks, batcher.backend.now(), ticket));
     Box::pin(async move {
         let _in_flight = batcher.in_flight.begin()?;
-        match batcher.ask(question).await {
-            Ok(decided) => Ok(Decisions::of(&decided)),
+        let answer = batcher.ask(question).await;
+        match answer.decisions() {
+            Ok(decisions) => Ok(decisions),
             Err(error) => Err(batcher.backend.naming(error)),
         }
     })

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use super::queue::{CallId, FEW_BATCHES, Leaving, Others, Queue, Waiting};
+use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::per_thread::{Spread, SpreadRef};
 use crate::store::UnderWay;
@@ -68,16 +69,37 @@ struct Request {
     reply: oneshot::Sender<Reply>,
 }
 
-/// The answer to a question: those of its batch are shared, as they are large and moving them costs
-/// more. The question comes with it, so that its caller drops it where it was made: if a batch dropped
-/// all of its questions, it would hold up the allocators of other threads.
+/// The question comes with its answer, so that its caller drops it where it was made: if a batch
+/// dropped all of its questions, it would hold up the allocators of other threads.
 struct Reply {
-    answers: Arc<Vec<Answer>>,
-    number: usize,
+    answer: Answer,
     question: Box<Question>,
 }
 
-type Answer = Result<Decided, StoreError>;
+/// The answer to a question. Those of its batch are shared, as they are large and moving them costs
+/// more.
+pub(in crate::store::redis) struct Answer {
+    answers: Arc<Vec<Result<Decided, StoreError>>>,
+    number: usize,
+}
+
+impl Answer {
+    fn alone(answer: Result<Decided, StoreError>) -> Self {
+        Self {
+            answers: Arc::new(vec![answer]),
+            number: 0,
+        }
+    }
+
+    pub(in crate::store::redis) fn decisions(&self) -> Result<Decisions, StoreError> {
+        match self.answers.get(self.number) {
+            Some(Ok(decided)) => Ok(Decisions::of(decided)),
+            Some(Err(error)) => Err(error.clone()),
+            // Each question has an answer.
+            None => Err(StoreError::new(StoreErrorKind::BadReply)),
+        }
+    }
+}
 
 /// How a question continues.
 enum Admission {
@@ -139,17 +161,18 @@ impl Batcher {
                 // Boxed, as the future of waiting questions would otherwise need room for it, too.
                 let answers = Box::pin(self.send(&mut [&mut question])).await;
                 drop(call);
-                told(&answers, 0)
+                let (answers, number) = (Arc::new(answers), 0);
+                Answer { answers, number }
             }
             Admission::Queued(reply) => match reply.await {
-                Ok(reply) => {
-                    drop(reply.question);
-                    told(&reply.answers, reply.number)
+                Ok(Reply { answer, question }) => {
+                    drop(question);
+                    answer
                 }
                 Err(gone) => {
                     let error = StoreError::with_source(StoreErrorKind::Interrupted, gone);
                     // The runtime of the batch is gone.
-                    Err(error.of_this_process())
+                    Answer::alone(Err(error.of_this_process()))
                 }
             },
         }
@@ -247,13 +270,9 @@ impl Batcher {
     }
 
     /// Sends these questions as one call, and returns the answer to each.
-    async fn send(&self, questions: &mut [&mut Box<Question>]) -> Vec<Answer> {
-        let asked: SmallVec<[&Question; 1]> = questions.iter().map(|asked| &***asked).collect();
-        let batch = Batch::of(&asked, self.backend.prefix());
-        drop(asked);
-        for question in &mut *questions {
-            question.leaves_now();
-        }
+    async fn send(&self, questions: &mut [&mut Box<Question>]) -> Vec<Result<Decided, StoreError>> {
+        let batch = Batch::of(questions, self.backend.prefix());
+        Question::leave_now(questions);
         let reply = self.send_batch(&batch).await;
         batch.conclude(questions, reply)
     }
@@ -371,12 +390,8 @@ impl InFlightCall {
         let (each, answers) = (requests.into_iter().enumerate(), Arc::new(answers));
         let each = each.map(|(number, Request { question, reply })| {
             let answers = Arc::clone(&answers);
-            let told = Reply {
-                answers,
-                number,
-                question,
-            };
-            (reply, told)
+            let answer = Answer { answers, number };
+            (reply, Reply { answer, question })
         });
         each.collect()
     }
@@ -417,12 +432,6 @@ fn notify(replies: Vec<(oneshot::Sender<Reply>, Reply)>) {
     for (waits, reply) in replies {
         let _ = waits.send(reply);
     }
-}
-
-fn told(answers: &[Answer], number: usize) -> Answer {
-    // Each question has an answer.
-    let missing = || Err(StoreError::new(StoreErrorKind::BadReply));
-    answers.get(number).cloned().unwrap_or_else(missing)
 }
 
 impl Drop for InFlightCall {

@@ -1,7 +1,6 @@
 //! `Batch`: one or more questions as one script call, and what its reply says to each.
 
 use redis::{Cmd, Value};
-use smallvec::SmallVec;
 
 use super::composed::ComposedBatch;
 use super::debts::DebtQuestion;
@@ -28,14 +27,15 @@ enum Call {
 
 impl Batch {
     /// Of these questions, at least one, all of the same script.
-    pub(in crate::store::redis) fn of(questions: &[&Question], prefix: &Prefix) -> Self {
+    pub(in crate::store::redis) fn of(questions: &[impl AsRef<Question>], prefix: &Prefix) -> Self {
         let debts = debts(questions);
+        let each = questions.iter().map(AsRef::as_ref);
         let call = if debts.len() == questions.len() {
             Call::Debts(DebtsBatch::of(&debts, prefix))
         } else {
-            let now = questions.iter().map(|question| question.now);
-            let checks: Vec<_> = questions.iter().map(|question| question.checks()).collect();
-            let each = checks.iter().zip(questions);
+            let now = each.clone().map(|question| question.now);
+            let checks: Vec<_> = each.clone().map(Question::checks).collect();
+            let each = checks.iter().zip(each);
             let each = each.map(|(checks, question)| (&**checks, question.is_denied_elsewhere()));
             Call::Composed(ComposedBatch::of(
                 each,
@@ -44,7 +44,7 @@ impl Batch {
             ))
         };
         Self {
-            subject: questions[0].subject(),
+            subject: questions[0].as_ref().subject(),
             call,
         }
     }
@@ -57,49 +57,36 @@ impl Batch {
     /// state after the last of them.
     pub(in crate::store::redis) fn conclude(
         &self,
-        questions: &mut [&mut Box<Question>],
+        questions: &[impl AsRef<Question>],
         reply: Result<Value, Failed>,
     ) -> Vec<Result<Decided, StoreError>> {
-        let mut changes = Changes::of_batch(questions.len());
-        let concluded = reply
+        let read = reply
             .map_err(StoreError::from)
             .and_then(|reply| match &self.call {
-                Call::Debts(batch) => {
-                    let each = batch.read(&reply)?.into_iter().zip(&mut *questions);
-                    let each = each.map(|(owed, question)| match owed {
-                        Ok(owed) => question.conclude_debts(&owed, &mut changes),
-                        Err(error) => question.failed(error),
-                    });
-                    Ok(each.collect())
-                }
-                Call::Composed(batch) => {
-                    let mut answers = batch.read(&reply)?;
-                    for (answer, question) in answers.iter_mut().zip(&mut *questions) {
-                        match answer {
-                            Ok(decided) => question.conclude(decided, &mut changes),
-                            Err(error) => *answer = question.failed(error.clone()),
-                        }
-                    }
-                    Ok(answers)
-                }
+                Call::Debts(batch) => batch.read(&reply, questions),
+                Call::Composed(batch) => batch.read(&reply),
             });
-        concluded.unwrap_or_else(|error| {
-            let each = questions
-                .iter()
-                .map(|question| question.failed(error.clone()));
-            each.collect()
-        })
+        let mut answers = read.unwrap_or_else(|error| vec![Err(error); questions.len()]);
+        let mut changes = Changes::of_batch(&answers);
+        for (answer, question) in answers.iter_mut().zip(questions) {
+            match answer {
+                Ok(decided) => question.as_ref().conclude(decided, &mut changes),
+                Err(error) => *answer = question.as_ref().failed(error.clone()),
+            }
+        }
+        answers
     }
 }
 
-fn debts<'a>(questions: &[&'a Question]) -> SmallVec<[(&'a Question, &'a DebtQuestion); 1]> {
-    let each = questions
-        .iter()
-        .filter_map(|question| match &question.path {
-            Path::Debts(debts) => Some((*question, debts)),
-            Path::Composed { .. } => None,
-        });
-    each.collect()
+/// Those that are debt questions.
+fn debts(questions: &[impl AsRef<Question>]) -> Vec<(&Question, &DebtQuestion)> {
+    let mut debts = Vec::with_capacity(questions.len());
+    for question in questions {
+        if let Path::Debts(of_question) = &question.as_ref().path {
+            debts.push((question.as_ref(), of_question));
+        }
+    }
+    debts
 }
 
 impl Scripted for Batch {

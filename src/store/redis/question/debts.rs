@@ -40,7 +40,7 @@ pub(super) struct Acquire {
 /// What a question's keys owed before it.
 pub(in crate::store::redis) struct OwedBefore {
     /// Before the first of the equal questions that share a row; `None` for a corrupt value.
-    pub(super) debts: SmallVec<[Option<FixedMicros>; 4]>,
+    pub(super) debts: SmallVec<[Option<FixedMicros>; 1]>,
     /// How many of these came before it.
     pub(super) repeated: u64,
 }
@@ -91,6 +91,20 @@ impl DebtQuestion {
         checks: &[OwnedCheck],
         owed: &OwedBefore,
     ) -> Result<Decided, StoreError> {
+        let decided = |(check, acquire): (&OwnedCheck, &Acquire), debt, admitted, is_admitted| {
+            let reading = acquire.price.read_after(debt, admitted);
+            let is_committed = is_admitted && reading.fits;
+            let OwnedCheck {
+                algorithm, action, ..
+            } = check;
+            algorithm.decide(&reading, action, is_committed)
+        };
+        // Most have one, which blocks nothing but itself.
+        if let ([acquire], [check], &[Some(debt)]) = (&*self.acquires, checks, &*owed.debts) {
+            let admitted = acquire.price.fitting(debt, owed.repeated);
+            let decision = decided((check, acquire), debt, admitted, true);
+            return Ok(SmallVec::from_buf([decision]));
+        }
         let mut admitted = owed.repeated;
         for (acquire, debt) in self.blocking(owed) {
             let debt = debt.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignValue))?;
@@ -103,14 +117,10 @@ impl DebtQuestion {
             is_admitted &= acquire.price.read_after(debt, admitted).fits;
         }
         let each = checks.iter().zip(&self.acquires).zip(&owed.debts);
-        let each = each.map(|((check, acquire), debt)| match debt {
+        let each = each.map(|((check, acquire), debt)| match *debt {
             Some(debt) => {
-                let before = acquire.price.fitting(*debt, admitted);
-                let reading = acquire.price.read_after(*debt, before);
-                let is_committed = is_admitted && reading.fits;
-                check
-                    .algorithm
-                    .decide(&reading, &check.action, is_committed)
+                let before = acquire.price.fitting(debt, admitted);
+                decided((check, acquire), debt, before, is_admitted)
             }
             None => check.check().failed(StoreErrorKind::ForeignValue),
         });

@@ -1,16 +1,17 @@
 //! `DebtsBatch`: fast-path questions as one script call: `lua/debts.lua`, or `lua/plain.lua` for a
 //! single question about one key.
 
+use std::slice;
 use std::sync::LazyLock;
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
-use super::Question;
-use super::debts::{Acquire, DebtQuestion, Keys, OwedBefore};
-use super::debts_reply::{Part, debt};
+use super::debts::{Acquire, DebtQuestion, Keys};
+use super::debts_reply::Part;
 use super::key_names::KeyNames;
 use super::runs::ByKey;
+use super::{Decided, Path, Question};
 use crate::algorithm::FastPath;
 use crate::error::StoreError;
 use crate::store::fingerprints::{ByFingerprint, FingerprintMap};
@@ -134,14 +135,21 @@ impl DebtsBatch {
             batch.now = batch.now.max(question.now());
         }
         let shared = keys_of_several(questions);
-        let (several, by_key) = (0..questions.len()).partition(|&at| {
-            let (question, debts) = questions[at];
-            match debts.keys {
+        let (mut by_key, mut several) = (Vec::with_capacity(questions.len()), Vec::new());
+        for (at, (question, debts)) in questions.iter().enumerate() {
+            let is_with_others = match debts.keys {
                 Keys::Several => true,
+                Keys::One if shared.is_empty() => false,
                 Keys::One => shared.contains_key(&fingerprint_of_state(&question.first())),
                 Keys::Group => false,
-            }
-        });
+            };
+            let positions = if is_with_others {
+                &mut several
+            } else {
+                &mut by_key
+            };
+            positions.push(at);
+        }
         let answers = batch.add_by_key(questions, by_key, prefix);
         batch.add_several(questions, several, answers, shared, prefix);
         batch
@@ -238,7 +246,7 @@ impl DebtsBatch {
                 continue;
             }
             before = Some(at);
-            for check in question.checks() {
+            for check in question.checks.iter().map(OwnedCheck::check) {
                 let number = numbers.entry(fingerprint_of_state(&check)).or_default();
                 if *number == 0 {
                     self.names.push(&check, prefix);
@@ -263,7 +271,7 @@ impl DebtsBatch {
         }
     }
 
-    /// What was owed before each question.
+    /// The decisions about each of its questions, or why it failed alone.
     ///
     /// # Errors
     ///
@@ -271,22 +279,27 @@ impl DebtsBatch {
     pub(in crate::store::redis) fn read(
         &self,
         reply: &Value,
-    ) -> Result<Vec<Result<OwedBefore, StoreError>>, StoreError> {
-        if self.is_plain {
-            return Ok(vec![Ok(OwedBefore {
-                debts: SmallVec::from_iter([debt(reply)?]),
-                repeated: 0,
-            })]);
-        }
-        let (answers, now_us) = dated_answers(reply)?;
+        questions: &[impl AsRef<Question>],
+    ) -> Result<Vec<Result<Decided, StoreError>>, StoreError> {
+        let alone = slice::from_ref(reply);
+        let (answers, now_us) = match self.is_plain {
+            true => (alone, 0),
+            false => dated_answers(reply)?,
+        };
         let last = self.parts.iter().map(Part::end).max();
         if last != Some(answers.len()) {
             return Err(bad("another number of answers"));
         }
-        self.parts
-            .iter()
-            .map(|part| part.read(answers, now_us))
-            .collect()
+        let mut decided = Vec::with_capacity(questions.len());
+        for (part, question) in self.parts.iter().zip(questions) {
+            let question = question.as_ref();
+            let owed = part.read(answers, now_us)?;
+            decided.push(owed.and_then(|owed| match &question.path {
+                Path::Debts(debts) => debts.decide(&question.checks, &owed),
+                Path::Composed { .. } => Err(bad("debts of a question about others")),
+            }));
+        }
+        Ok(decided)
     }
 }
 

@@ -48,6 +48,7 @@ impl Part {
             return Ok(Err(of_question(error.clone().into())));
         }
         let debts = match (self.keys, answers) {
+            (Keys::One, [answer]) => SmallVec::from_buf([debt(answer)?]),
             (Keys::Group, [Value::Int(0)]) => {
                 SmallVec::from_elem(Some(FixedMicros::ZERO), self.acquires)
             }
@@ -94,7 +95,7 @@ pub(super) fn debt(reply: &Value) -> Result<Option<FixedMicros>, StoreError> {
 fn debts_of_record(
     entries: &[u8],
     now_us: u64,
-) -> Result<SmallVec<[Option<FixedMicros>; 4]>, StoreError> {
+) -> Result<SmallVec<[Option<FixedMicros>; 1]>, StoreError> {
     let (entries, []) = entries.as_chunks::<16>() else {
         return Err(bad("no entries of a record"));
     };

@@ -27,7 +27,7 @@ mod runs;
 
 pub(super) use batch::Batch;
 use composed::ComposedBatch;
-use debts::{DebtQuestion, OwedBefore};
+use debts::DebtQuestion;
 #[cfg(test)]
 pub(super) use debts_batch::TEXTS;
 
@@ -100,7 +100,7 @@ impl Question {
         self.now
     }
 
-    pub(super) fn checks(&self) -> SmallVec<[Check<'_>; 4]> {
+    pub(super) fn checks(&self) -> SmallVec<[Check<'_>; 1]> {
         question(&self.checks)
     }
 
@@ -131,35 +131,16 @@ impl Question {
         }
     }
 
-    /// Tells the deny cache that it leaves only now, so that the server decides after all changes
+    /// Tells the deny cache that these leave only now, so that the server decides after all changes
     /// up to now.
-    pub(super) fn leaves_now(&mut self) {
-        if let Some(ticket) = &mut self.ticket {
-            ticket.is_sent_now();
-        }
-    }
-
-    /// The decisions by what was owed before it. `changes` are those of earlier questions in its
-    /// batch.
-    pub(super) fn conclude_debts(
-        &self,
-        owed: &OwedBefore,
-        changes: &mut Changes,
-    ) -> Result<Decided, StoreError> {
-        let Path::Debts(debts) = &self.path else {
-            return Err(StoreError::new(StoreErrorKind::BadReply));
-        };
-        let answer = debts.decide(&self.checks, owed);
-        if let Ok(decisions) = &answer {
-            self.conclude(decisions, changes);
-        }
-        answer
+    pub(super) fn leave_now(questions: &mut [&mut Box<Self>]) {
+        Noted::are_sent_now(questions.iter_mut().filter_map(|it| it.ticket.as_mut()));
     }
 
     /// Tells the deny cache these decisions.
     pub(super) fn conclude(&self, decisions: &[Decision], changes: &mut Changes) {
         if let Some(ticket) = &self.ticket {
-            ticket.decided(decisions, changes);
+            ticket.decided(&self.checks, decisions, changes);
         }
     }
 

@@ -88,6 +88,7 @@ impl GivingBack {
             forgetting.forget(&checks);
         }
         let is_done = |decision: &Decision| decision.store_failure().is_none();
+        let answer = answer.map(|answer| answer.decisions());
         matches!(answer, Ok(Ok(decisions)) if decisions.iter().all(is_done))
     }
 }

@@ -100,9 +100,9 @@ impl Part {
     pub(super) async fn ask(&self, batcher: &Batcher) -> Result<Decisions, StoreError> {
         let checks = question(&self.checks);
         let question = Question::new(&checks, batcher.backend.now(), None);
-        let answer = batcher.ask(Box::new(question)).await?;
+        let answer = batcher.ask(Box::new(question)).await.decisions()?;
         if answer.len() == checks.len() {
-            Ok(Decisions::of(&answer))
+            Ok(answer)
         } else {
             Err(StoreError::new(StoreErrorKind::BadReply))
         }
@@ -113,7 +113,7 @@ impl Part {
     pub(super) async fn ask_denied(&self, batcher: &Batcher) -> Result<Decisions, StoreError> {
         let checks = question(&self.checks);
         let denied = Question::denied_elsewhere(&checks, batcher.backend.now());
-        let answer = batcher.ask(Box::new(denied)).await?;
+        let answer = batcher.ask(Box::new(denied)).await.decisions()?;
         Ok(self.with_decided(answer.iter().copied()))
     }
 

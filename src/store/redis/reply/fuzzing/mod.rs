@@ -51,10 +51,9 @@ pub fn redis_reply(data: &[u8]) {
         };
         (checks, Box::new(question))
     });
-    let (checks, mut questions): (Vec<_>, Vec<_>) = questions.into_iter().unzip();
-    let each: Vec<_> = questions.iter().map(|question| &**question).collect();
-    let batch = Batch::of(&each, &Prefix::default());
-    let answers = batch.conclude(&mut questions.iter_mut().collect::<Vec<_>>(), Ok(reply));
+    let (checks, questions): (Vec<_>, Vec<_>) = questions.into_iter().unzip();
+    let batch = Batch::of(&questions, &Prefix::default());
+    let answers = batch.conclude(&questions, Ok(reply));
     assert_eq!(answers.len(), checks.len());
     for (answer, checks) in answers.iter().zip(&checks) {
         let Ok(decisions) = answer else { continue };

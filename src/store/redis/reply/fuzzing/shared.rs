@@ -45,14 +45,10 @@ fn check(policy: &PolicyId, subject: u64, limit: Limit) -> Check<'_> {
 /// Each is decided or fails with what it is told, or none of them has an answer.
 fn ask(reply: &Value, questions: [Vec<Check<'_>>; 3]) {
     let question = |checks: Vec<Check<'_>>| Question::new(&checks, Micros::ZERO, None);
-    let mut questions = questions.map(|checks| Box::new(question(checks)));
-    let batch = Batch::of(
-        &questions.each_ref().map(|each| &**each),
-        &Prefix::default(),
-    );
-    let mut each = questions.each_mut();
-    let answers = batch.conclude(&mut each, Ok(reply.clone()));
-    assert_eq!(answers.len(), each.len());
+    let questions = questions.map(|checks| Box::new(question(checks)));
+    let batch = Batch::of(&questions, &Prefix::default());
+    let answers = batch.conclude(&questions, Ok(reply.clone()));
+    assert_eq!(answers.len(), questions.len());
     for decision in answers.iter().flatten().flat_map(|answer| answer.iter()) {
         assert!(decision.remaining() <= 256, "{decision:?}");
     }
