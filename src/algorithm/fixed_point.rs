@@ -90,13 +90,11 @@ impl FixedMicros {
     /// The difference, at least zero.
     #[inline]
     pub(crate) fn saturating_sub(self, other: Self) -> Self {
-        if self <= other {
-            return Self::ZERO;
-        }
         let (fraction, borrow) = self.fraction.overflowing_sub(other.fraction);
-        Self {
-            us: self.us - other.us - u64::from(borrow),
-            fraction,
+        let us = self.us.checked_sub(other.us);
+        match us.and_then(|us| us.checked_sub(borrow.into())) {
+            Some(us) => Self { us, fraction },
+            None => Self::ZERO,
         }
     }
 

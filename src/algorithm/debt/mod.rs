@@ -346,6 +346,7 @@ impl Arithmetic for Debt {
     }
 
     /// The debt says everything about a key, so any cost can be judged.
+    #[inline]
     fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
         let gone = FixedMicros::whole(elapsed.get());
         let debt = self.debt_read(reading, 0).saturating_sub(gone);
