@@ -1,9 +1,9 @@
 -- plain: evaluate one fast-path question about one key, and acquire its permits: what debts does for a single
 -- lone row, for a connection with nothing else in flight, where a leaner script pays.
 -- KEYS[1]  state key      string: us or us:fraction, when nothing is owed any more
--- ARGV[1]  cost_us        integer >= 0; what the permits take in time
--- ARGV[2]  room_us        integer >= 0; the largest debt with which they fit
--- ARGV[3]  now_us         integer; 0 asks the server's clock
+-- ARGV[1]  now_us         integer; 0 asks the server's clock
+-- ARGV[2]  cost_us        integer >= 0; what the permits take in time
+-- ARGV[3]  room_us        integer >= 0; the largest debt with which they fit
 -- ARGV[4]  cost_fraction  integer >= 0, < 2^32; absent when both fractions are 0
 -- ARGV[5]  room_fraction  integer >= 0, < 2^32; absent when both fractions are 0
 -- Returns  the debt before the permits are acquired: us, or us:fraction as a text; they fit when it is no more
@@ -11,32 +11,29 @@
 -- Writes   KEYS[1] when they fit; it expires at the end of the second in which nothing is owed any more, so that
 --          within that second one INCRBY is all there is to write
 -- Mirrors  src/algorithm/debt/fast_path.rs
-local call, format, ceil, key, now = redis.call, string.format, math.ceil, KEYS[1], ARGV[3]
-if now == "0" then
-  local clock = call("TIME")
-  now = clock[1] * 1000000 + clock[2]
-end
+-- `clock` comes before this script.
+local format, key = string.format, KEYS[1]
 
 -- Numbers stay texts here: passing an argument on unchanged is cheaper than converting a number,
 -- and a text made in Lua is cheaper than one made by the server.
 local text = call("GET", key)
 local paid = tonumber(text or 0)
 if paid and not ARGV[4] then
-  local debt, room = paid - now, ARGV[2] + 0
+  local debt, room = paid - now, ARGV[3] + 0
   if debt > 0 and debt <= room then
-    local cost = ARGV[1]
+    local cost = ARGV[2]
     -- INCRBY itself refuses a value that is not a whole number.
     local paid = call("INCRBY", key, cost)
     if (paid - 1) % 1000000 < cost + 0 then
-      call("PEXPIREAT", key, format("%d", ceil(paid / 1000000) * 1000))
+      call("PEXPIREAT", key, end_of(paid))
     end
     return debt
   elseif text and (debt >= 2 ^ 52 or not string.find(text, "^[1-9]%d*$")) then
     -- No debt is this large, and a reply has no room for much more.
     error("foreign value")
   elseif debt <= 0 then
-    local paid = now + ARGV[1]
-    call("SET", key, format("%d", paid), "PXAT", format("%d", ceil(paid / 1000000) * 1000))
+    local paid = now + ARGV[2]
+    call("SET", key, format("%d", paid), "PXAT", end_of(paid))
     return 0
   end
   return debt
@@ -53,16 +50,16 @@ if text then
     error("foreign value")
   end
 end
-local debt, room = us - now, ARGV[2] + 0
+local debt, room = us - now, ARGV[3] + 0
 if debt < 0 then
   debt, fraction = 0, 0
 end
 if debt < room or (debt == room and fraction <= (ARGV[5] or 0) + 0) then
-  local paid, part = now + debt + ARGV[1], fraction + (ARGV[4] or 0)
+  local paid, part = now + debt + ARGV[2], fraction + (ARGV[4] or 0)
   if part >= 4294967296 then
     paid, part = paid + 1, part - 4294967296
   end
-  local ends = format("%d", ceil((part > 0 and paid + 1 or paid) / 1000000) * 1000)
-  call("SET", key, part > 0 and format("%d:%d", paid, part) or format("%d", paid), "PXAT", ends)
+  local value = format(part > 0 and "%d:%d" or "%d", paid, part)
+  call("SET", key, value, "PXAT", end_of(part > 0 and paid + 1 or paid))
 end
 return fraction > 0 and format("%d:%d", debt, fraction) or debt

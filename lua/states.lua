@@ -72,7 +72,7 @@ local function write(key)
   if not text or text == "" then
     call("DEL", key)
   elseif expires then
-    call("SET", key, text, "PXAT", format("%d", ceil(expires / 1000000) * 1000))
+    call("SET", key, text, "PXAT", end_of(expires))
   else
     call("SET", key, text, "KEEPTTL")
   end

@@ -14,16 +14,6 @@ local function failure(why)
   return type(why) == "table" and why or { err = why }
 end
 
--- The end of the second of an instant, as a text for commands. Many keys expire with the same one.
-local second, second_text
-local function end_of(us)
-  if second ~= ceil(us / 1000000) then
-    second = ceil(us / 1000000)
-    second_text = format("%d", second * 1000)
-  end
-  return second_text
-end
-
 -- The first answer of the question that is being written.
 local writing
 -- Each returns whether it has evaluated the whole row. It stops at a question that is not as usual, or that fails before

@@ -320,9 +320,7 @@ async fn every_question_asks_for_the_servers_clock() {
         let _ = limiter.check(name, "alice").await.unwrap();
         let asked = questions().find(|words| words[0].starts_with("EVAL") && words.len() > 5);
         let asked = asked.unwrap();
-        // The script, the number of keys, the key, and the server's instant; on the fast path that is
-        // behind the cost and the room.
-        let is_fast = ["gcra", "thirds", "bucket", "meter"].contains(&name);
-        assert_eq!(asked[if is_fast { 6 } else { 4 }], "0", "{name}: {asked:?}");
+        // The script, the number of keys, the key, and the server's instant.
+        assert_eq!(asked[4], "0", "{name}: {asked:?}");
     }
 }

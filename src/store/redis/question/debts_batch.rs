@@ -21,7 +21,10 @@ use crate::store::redis::reply::{bad, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
 use crate::time::Micros;
 
-const PLAIN_TEXT: &str = include_str!("../../../../lua/plain.lua");
+const PLAIN_TEXT: &str = concat!(
+    include_str!("../../../../lua/clock.lua"),
+    include_str!("../../../../lua/plain.lua"),
+);
 const DEBTS_TEXT: &str = concat!(
     include_str!("../../../../lua/clock.lua"),
     include_str!("../../../../lua/usual.lua"),
@@ -316,7 +319,7 @@ impl Scripted for DebtsBatch {
         match &*self.rows {
             [row] if self.is_plain => {
                 let FastPath { cost, room } = row.acquires[0].price;
-                command.arg(cost.us).arg(room.us).arg(self.now.get());
+                command.arg(self.now.get()).arg(cost.us).arg(room.us);
                 if cost.fraction > 0 || room.fraction > 0 {
                     command.arg(cost.fraction).arg(room.fraction);
                 }
