@@ -55,3 +55,13 @@ fn is_here(runtime: &Handle) -> bool {
     let is_it = |here: Handle| here.id() == runtime.id();
     Handle::try_current().is_ok_and(is_it) && !std::thread::panicking()
 }
+
+/// Whether a runtime is shutting down or gone.
+#[cfg(feature = "redis")]
+pub(crate) fn is_ending(runtime: &Handle) -> bool {
+    // A runtime that shuts down refuses new tasks before it drops the first of the old ones.
+    let task = runtime.spawn(std::future::pending::<()>());
+    let is_refused = task.is_finished();
+    task.abort();
+    is_refused
+}

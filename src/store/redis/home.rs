@@ -25,6 +25,7 @@ use super::batch::{Batcher, Shared};
 use super::settings::Settings;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::per_thread::{Locked, Spread};
+use crate::store::begun::is_ending;
 use crate::trace;
 
 /// After this time the thread of a store that is gone ends, even if it has not been able to give
@@ -260,15 +261,6 @@ impl<T> Drop for Aborting<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// Whether a runtime is shutting down or gone.
-pub(super) fn is_ending(runtime: &Handle) -> bool {
-    // A runtime that shuts down refuses new tasks before it drops the first of the old ones.
-    let task = runtime.spawn(std::future::pending::<()>());
-    let is_refused = task.is_finished();
-    task.abort();
-    is_refused
 }
 
 fn of_runtimes(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {

@@ -23,7 +23,8 @@ use crate::store::fingerprints::ByFingerprint;
 use crate::store::redis::backend::Backend;
 use crate::store::redis::connection::Failed;
 use crate::store::redis::in_flight::InFlight;
-use crate::store::redis::question::{Batch, Decided, Path, Question};
+use crate::store::redis::question::{Batch, Path, Question};
+use crate::store::redis::reply::Decided;
 use crate::store::redis::settings::Settings;
 use crate::store::redis::waits::Waits;
 

@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::io::AsyncDNSResolver;
 use redis::{Client, ConnectionAddr, ConnectionInfo, ErrorKind, RedisFuture, RedisResult, Value};
 
-use super::connect::{config, with_our_settings};
+use super::client::{config, with_our_settings};
 use super::credentials::{LoggedIn, RedisCredentials};
 use super::tls::Tls;
 use crate::error::StoreError;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 
-use super::connect::Made;
 use super::credentials::LoggedIn;
+use super::made::Made;
 use super::probe::Probe;
 use super::signs::{LONGEST_SILENCE, Signs};
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};

@@ -9,8 +9,8 @@ use redis::RedisError;
 use redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
-use super::connect::Made;
 use super::handshake::{Connected, is_replica};
+use super::made::Made;
 use super::probe::Probe;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
@@ -83,7 +83,7 @@ impl Hook {
             connection,
             logged_in: None,
         };
-        Made::greeted(connected, probe, None).await
+        Made::greeted(connected, probe).await
     }
 }
 

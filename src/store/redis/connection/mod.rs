@@ -1,6 +1,7 @@
 //! Connections: where the servers are, how one is made, and how questions go over it.
 
 mod address;
+mod client;
 mod connect;
 mod credentials;
 mod handshake;
@@ -9,6 +10,7 @@ mod hook;
 mod lane;
 #[cfg(feature = "config")]
 mod logins;
+mod made;
 mod pool;
 mod probe;
 mod round_trips;
@@ -17,7 +19,8 @@ mod signs;
 mod tls;
 
 pub(super) use address::Address;
-pub(super) use connect::{CONNECT_TIMEOUT, Connector, RESPONSE_TIMEOUT, pause};
+pub(super) use client::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT, pause};
+pub(super) use connect::Connector;
 pub(super) use handshake::Handshake;
 pub(super) use hook::Hook;
 pub(super) use lane::{Failed, Lane};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_redis::{Connection, Pool, PoolError, Status, TimeoutType};
 use tokio::time::timeout;
 
-use super::connect::CONNECT_TIMEOUT;
+use super::client::CONNECT_TIMEOUT;
 use super::hook::{Hook, Role};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;

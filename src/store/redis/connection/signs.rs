@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::connect::RECONNECT_PAUSE;
+use super::client::RECONNECT_PAUSE;
 
 /// If this many questions in a row were given up without an answer, the first of them asked
 /// [`LONGEST_SILENCE`] ago, the connection is considered dead, and the server silent.

@@ -5,12 +5,13 @@ use redis::{Cmd, Value};
 use super::composed::ComposedBatch;
 use super::debts::DebtQuestion;
 use super::debts_batch::DebtsBatch;
-use super::{Decided, Path, Question};
+use super::{Path, Question};
 use crate::error::StoreError;
 use crate::key::Subject;
 use crate::store::deny_cache::noted::Changes;
 use crate::store::redis::connection::Failed;
 use crate::store::redis::keys::Prefix;
+use crate::store::redis::reply::Decided;
 use crate::store::redis::script::{Script, Scripted};
 use crate::time::Micros;
 

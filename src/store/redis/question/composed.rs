@@ -7,7 +7,6 @@
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
-use super::Decided;
 use super::asked::Asked;
 use super::key_names::KeyNames;
 use super::runs::{ByKey, Run};
@@ -16,7 +15,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::store::fingerprints::{ByFingerprint, FingerprintMap, FingerprintSet};
 use crate::store::redis::keys::{Prefix, fingerprint_of_state};
-use crate::store::redis::reply::{Row, Rows, bad};
+use crate::store::redis::reply::{Decided, Row, Rows, bad};
 use crate::store::redis::script::{Parts, Script, Scripted};
 use crate::time::Micros;
 
@@ -28,12 +27,6 @@ pub(in crate::store::redis) struct ComposedBatch {
 }
 
 impl ComposedBatch {
-    /// The parts of the script that evaluates these checks. Only questions with the same parts may
-    /// share a batch.
-    pub(in crate::store::redis) fn parts_of(checks: &[Check<'_>]) -> u16 {
-        Parts::of(checks).number()
-    }
-
     /// Of questions with the same parts, in order of arrival: the checks of each, and whether a
     /// check denies that is asked elsewhere. Zero asks the server's clock.
     pub(in crate::store::redis) fn of<'a>(

@@ -3,12 +3,12 @@
 
 use smallvec::SmallVec;
 
-use super::Decided;
 use crate::algorithm::{FastPath, FixedMicros};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
 use crate::store::owned::OwnedCheck;
 use crate::store::redis::keys::{fingerprint_of_key, fingerprint_of_state, is_in_record};
+use crate::store::redis::reply::Decided;
 
 /// A question of more checks is much of a batch by itself, so nothing is gained by the fast path.
 const MOST_ACQUIRES: usize = 64;

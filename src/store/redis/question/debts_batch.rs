@@ -11,13 +11,13 @@ use super::debts::{Acquire, DebtQuestion, Keys};
 use super::debts_reply::Part;
 use super::key_names::KeyNames;
 use super::runs::ByKey;
-use super::{Decided, Path, Question};
+use super::{Path, Question};
 use crate::algorithm::FastPath;
 use crate::error::StoreError;
 use crate::store::fingerprints::{ByFingerprint, FingerprintMap};
 use crate::store::owned::OwnedCheck;
 use crate::store::redis::keys::{Prefix, fingerprint_of_state, record_id};
-use crate::store::redis::reply::{bad, dated_answers};
+use crate::store::redis::reply::{Decided, bad, dated_answers};
 use crate::store::redis::script::{Script, Scripted};
 use crate::time::Micros;
 

@@ -14,6 +14,8 @@ use crate::store::Check;
 use crate::store::deny_cache::noted::{Changes, Noted};
 use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::redis::keys::fingerprint_of_state;
+use crate::store::redis::reply::Decided;
+use crate::store::redis::script::Parts;
 use crate::time::Micros;
 
 mod asked;
@@ -26,13 +28,9 @@ mod key_names;
 mod runs;
 
 pub(super) use batch::Batch;
-use composed::ComposedBatch;
 use debts::DebtQuestion;
 #[cfg(test)]
 pub(super) use debts_batch::TEXTS;
-
-/// The decisions on a question, in the order of its checks. Small, as those of a batch are moved.
-pub(super) type Decided = SmallVec<[Decision; 1]>;
 
 /// A composed check takes the server about as long as this many on the fast path.
 const WEIGHT_IF_COMPOSED: usize = 4;
@@ -159,7 +157,7 @@ impl Question {
 impl Path {
     fn composed(checks: &[Check<'_>], is_denied_elsewhere: bool) -> Self {
         Self::Composed {
-            parts: ComposedBatch::parts_of(checks),
+            parts: Parts::of(checks).number(),
             is_denied_elsewhere,
         }
     }

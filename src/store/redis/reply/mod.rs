@@ -2,9 +2,11 @@
 //! after all of them.
 
 use redis::Value;
+use smallvec::SmallVec;
 
 use super::error::of_question;
 use crate::algorithm::Reading;
+use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::time::Micros;
 
@@ -12,6 +14,9 @@ use crate::time::Micros;
 pub(super) mod fuzzing;
 
 const INTEGERS_A_ROW: usize = 5;
+
+/// The decisions on a question, in the order of its checks. Small, as those of a batch are moved.
+pub(super) type Decided = SmallVec<[Decision; 1]>;
 
 /// The rows of a reply that were not read yet.
 pub(super) struct Rows<'a> {

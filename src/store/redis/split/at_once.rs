@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Answer, Part};
+use super::part::{Answer, Part};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::begun::begun;
 use crate::store::redis::batch::Batcher;

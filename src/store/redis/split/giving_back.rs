@@ -5,7 +5,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::Part;
+use super::part::Part;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::store::deny_cache::noted::Forgetting;

@@ -21,10 +21,8 @@ mod part;
 
 use self::at_once::AtOnce;
 use self::giving_back::GivingBack;
-use self::part::Part;
 pub(super) use self::part::parts;
-
-type Answer = Result<Decisions, StoreError>;
+use self::part::{Answer, Part};
 
 pub(super) async fn ask(
     batcher: Batcher,

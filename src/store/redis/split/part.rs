@@ -12,6 +12,8 @@ use crate::store::owned::{OwnedCheck, question};
 use crate::store::{Check, FailureMode};
 use crate::time::Micros;
 
+pub(super) type Answer = Result<Decisions, StoreError>;
+
 /// The checks of one subject, and their positions in the question.
 #[derive(Clone)]
 pub(in crate::store::redis) struct Part {

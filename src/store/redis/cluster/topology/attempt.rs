@@ -8,11 +8,11 @@ use redis::{ConnectionAddr, Value};
 use tokio::time::Instant;
 
 use super::super::slots::{Node, SlotMap};
-use super::{Topology, View};
+use super::{REFRESH_PAUSE, Topology, View};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::begun::is_ending;
 use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
 use crate::store::redis::error::{is_command_refused, of_silence, of_untold_slots};
-use crate::store::redis::home::is_ending;
 
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
 /// map yet, the last one has as long as connecting may take, as there is nobody else to ask.
@@ -24,6 +24,21 @@ const MASTERS_TIMEOUT: Duration = NODE_TIMEOUT.saturating_mul(2);
 /// The only attempt. If it ends without a result because its runtime shut down, the next question
 /// tries again.
 pub(super) struct Attempt(pub(super) Arc<Topology>);
+
+impl Topology {
+    /// Asks for the slot map without waiting for it, unless that was just done.
+    pub(in crate::store::redis::cluster) fn refresh(self: &Arc<Self>) {
+        let mine = self.view.send_if_modified(|view| {
+            let recently = |last: &(Instant, _)| last.0.elapsed() < REFRESH_PAUSE;
+            let due = !view.is_refreshing && !view.last.as_ref().is_some_and(recently);
+            view.is_refreshing |= due;
+            due
+        });
+        if mine {
+            self.home.spawn(Attempt(Arc::clone(self)).run());
+        }
+    }
+}
 
 impl Attempt {
     pub(super) async fn run(self) {

@@ -13,15 +13,13 @@ use tokio::time::Instant;
 
 use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::begun::is_ending;
 use crate::store::redis::connection::{Connector, Handshake, Lane};
-use crate::store::redis::home::is_ending;
 use crate::store::redis::keys::Prefix;
 
 mod attempt;
 #[cfg(test)]
 mod tests;
-
-use attempt::Attempt;
 
 /// The minimum time between questions for the slot map.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
@@ -136,19 +134,6 @@ impl Topology {
                 _ => self.refresh(),
             }
             let _ = view.changed().await;
-        }
-    }
-
-    /// Asks for the slot map without waiting for it, unless that was just done.
-    pub(super) fn refresh(self: &Arc<Self>) {
-        let mine = self.view.send_if_modified(|view| {
-            let recently = |last: &(Instant, _)| last.0.elapsed() < REFRESH_PAUSE;
-            let due = !view.is_refreshing && !view.last.as_ref().is_some_and(recently);
-            view.is_refreshing |= due;
-            due
-        });
-        if mine {
-            self.home.spawn(Attempt(Arc::clone(self)).run());
         }
     }
 

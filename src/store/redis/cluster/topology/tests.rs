@@ -66,7 +66,7 @@ fn learn(topology: &Arc<Topology>, masters: &[&Node], teller: &Node) {
         Value::Array(vec![Value::Int(slot), Value::Int(slot), master])
     });
     let slots = SlotMap::read(&Value::Array(ranges.collect()), teller).unwrap();
-    Attempt(Arc::clone(topology)).learn(Ok((slots, teller.clone())));
+    attempt::Attempt(Arc::clone(topology)).learn(Ok((slots, teller.clone())));
 }
 
 /// Otherwise all nodes that a cluster ever had would keep their lanes.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::time::{Instant, timeout};
 
-use super::super::connect::pause;
+use super::super::client::pause;
 use super::super::signs::LONGEST_SILENCE;
 use super::{Failure, Held, Link, Shared};
-use crate::store::redis::home::is_ending;
+use crate::store::begun::is_ending;
 
 impl Shared {
     /// Starts an attempt, unless there is a connection, an attempt, or a pause after one that has
@@ -48,8 +48,7 @@ impl Attempt {
             shared.begin_silence();
         };
         match made {
-            Ok(mut made) => {
-                let master = made.master.take();
+            Ok((made, master)) => {
                 let held = Arc::new(Held::new(made, Arc::clone(&shared.probe)));
                 shared.round_trips.reset(held.trip());
                 self.end(Link::Up(Arc::clone(&held)));

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tokio::sync::watch;
 
-use super::super::connect::Made;
+use super::super::made::Made;
 use super::super::probe::Probe;
 use super::super::sentinel::Master;
 use super::{Held, Link, Shared};
@@ -41,13 +41,12 @@ struct Following {
 
 impl Following {
     async fn run(mut self) {
-        let Some(mut made) = self.successor().await else {
+        let Some((made, master)) = self.successor().await else {
             return;
         };
         let Some(lane) = self.lane.upgrade() else {
             return;
         };
-        let master = made.master.take();
         let successor = Arc::new(Held::new(made, Arc::clone(&self.probe)));
         // Questions in flight over the former connection still get their answers there.
         let replaced = lane.link.send_if_modified(|link| {
@@ -59,7 +58,7 @@ impl Following {
             }
             is_kept
         });
-        if replaced && let Some(master) = master {
+        if replaced {
             let former = &self.master;
             trace::info!(master = %master, former = %former, "Sentinel has named another master");
             lane.follow(&successor, Some(master));
@@ -68,7 +67,7 @@ impl Following {
 
     /// A connection to the successor; `None` if the connection is lost or the store dropped before
     /// there is one.
-    async fn successor(&mut self) -> Option<Made> {
+    async fn successor(&mut self) -> Option<(Made, Master)> {
         let held = &self.held;
         let mut is_over = pin!(self.link.wait_for(|link| !is_kept(held, link)));
         let mut successor = pin!(self.master.successor(&self.probe));

@@ -17,15 +17,16 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::connect::{CONNECT_TIMEOUT, Connector, RECONNECT_PAUSE, pause};
+use super::client::{CONNECT_TIMEOUT, RECONNECT_PAUSE, pause};
+use super::connect::Connector;
 use super::held::Held;
 use super::probe::Probe;
 use super::round_trips::RoundTrips;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::store::begun::is_ending;
 use crate::store::redis::error::{
     is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_script_not_run,
 };
-use crate::store::redis::home::is_ending;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::script::Scripted;
 
@@ -232,8 +233,11 @@ impl Shared {
 
     /// Records that the server has not answered for longer than a working server takes.
     fn begin_silence(self: &Arc<Self>) {
-        if let Some(silence) = &self.silence {
-            silence.begin(Lane(Arc::clone(self)));
+        let silence = self.silence.as_ref();
+        if let Some(listening) = silence.and_then(|silence| silence.begin()) {
+            let lane = Lane(Arc::clone(self));
+            let recovered = move |within| lane.clone().recovered(within);
+            self.home.spawn(listening.listen(recovered));
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::connect::{CONNECT_TIMEOUT, pause};
+use super::super::client::{CONNECT_TIMEOUT, pause};
 use super::{Held, Lane, Link, Shared};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{is_connection_lost, kind};

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::Lane;
 use crate::error::{StoreError, StoreErrorKind};
 
 /// An answer within this time ends the silence.
@@ -25,18 +24,16 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Records that the node has gone silent, and starts listening to it over its lane, unless
+    /// Records that the node has gone silent, and returns what is to listen to it, unless
     /// nobody has asked it since it was last listened to: the attempts of those who listen would
     /// otherwise begin this again and again, for as long as it hangs.
-    pub(super) fn begin(self: &Arc<Self>, lane: Lane) {
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Listening> {
         if !self.is_asked.load(Ordering::Relaxed) {
-            return;
+            return None;
         }
         set(&self.is_silent, true);
-        if !self.is_listened_to.swap(true, Ordering::Relaxed) {
-            let listening = Listening(Arc::clone(self));
-            lane.0.home.clone().spawn(listening.listen(lane));
-        }
+        let is_new = !self.is_listened_to.swap(true, Ordering::Relaxed);
+        is_new.then(|| Listening(Arc::clone(self)))
     }
 
     /// Records that the node has answered.
@@ -62,12 +59,13 @@ impl Silence {
 }
 
 /// Marks a node as listened to, and so as silent at most, until this is dropped.
-struct Listening(Arc<Silence>);
+pub(super) struct Listening(Arc<Silence>);
 
 impl Listening {
-    async fn listen(self, lane: Lane) {
+    /// `recovered` ends once an answer comes within this time.
+    pub(super) async fn listen<F: Future<Output = ()>>(self, recovered: impl Fn(Duration) -> F) {
         loop {
-            let heard = tokio::time::timeout(ROUND, lane.clone().recovered(WITHIN)).await;
+            let heard = tokio::time::timeout(ROUND, recovered(WITHIN)).await;
             if heard.is_ok() || !self.0.is_asked.swap(false, Ordering::Relaxed) {
                 return;
             }

@@ -1,15 +1,34 @@
 //! `Sentinel`: one Sentinel, asked over a connection that is kept for the next question.
 
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionInfo, RedisResult};
 
-use super::ServerName;
 use crate::error::StoreError;
 use crate::store::redis::connection::handshake::{Connected, Handshake};
 use crate::store::redis::error::{of_sentinel, of_silence};
+
+/// What a Sentinel calls a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store::redis::connection) struct ServerName {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl From<(String, u16)> for ServerName {
+    fn from((host, port): (String, u16)) -> Self {
+        Self { host, port }
+    }
+}
+
+impl fmt::Display for ServerName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
 
 pub(super) struct Sentinel {
     at: ConnectionInfo,

@@ -11,16 +11,16 @@
 //! that; and it never learns of a new master while the former one answers.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
 
-use self::asked::Sentinel;
+use self::asked::{Sentinel, ServerName};
 use super::address::Sentinels;
-use super::connect::{CONNECT_TIMEOUT, Made};
+use super::client::CONNECT_TIMEOUT;
 use super::handshake::{Handshake, is_replica};
+use super::made::Made;
 use super::probe::Probe;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::of_connecting;
@@ -86,20 +86,20 @@ impl Masters {
 
     /// Connects to the first server that a Sentinel names, that can be reached and that is not a
     /// replica. Connects to none twice, however many Sentinels name it.
-    pub(super) async fn connect(this: &Arc<Self>, probe: &Probe) -> Result<Made, StoreError> {
+    pub(super) async fn connect(&self, probe: &Probe) -> Result<(Made, ServerName), StoreError> {
         // Concurrent attempts begin with another Sentinel, as the server that this one names may
         // hang.
-        let first = this.first.fetch_add(1, Ordering::Relaxed);
+        let first = self.first.fetch_add(1, Ordering::Relaxed);
         let mut tried = Vec::new();
         let (mut of_sentinels, mut of_servers) = (None, None);
-        for nth in 0..this.sentinels.len() {
-            let place = first.wrapping_add(nth) % this.sentinels.len();
-            let is_last = nth + 1 == this.sentinels.len() && of_servers.is_none();
+        for nth in 0..self.sentinels.len() {
+            let place = first.wrapping_add(nth) % self.sentinels.len();
+            let is_last = nth + 1 == self.sentinels.len() && of_servers.is_none();
             let patience = match is_last {
                 true => CONNECT_TIMEOUT,
                 false => SENTINEL_TIMEOUT,
             };
-            let named = match this.ask(&this.sentinels[place], patience).await {
+            let named = match self.ask(&self.sentinels[place], patience).await {
                 Ok(named) => named,
                 Err(error) => {
                     of_sentinels = telling(of_sentinels, error);
@@ -109,10 +109,10 @@ impl Masters {
             if tried.contains(&named) {
                 continue;
             }
-            match Self::connect_to(this, &named, probe).await {
+            match self.connect_to(&named, probe).await {
                 Ok(made) => {
-                    this.first.store(place, Ordering::Relaxed);
-                    return Ok(made);
+                    self.first.store(place, Ordering::Relaxed);
+                    return Ok((made, named));
                 }
                 Err(error) => of_servers = telling(of_servers, error.of_server(&named)),
             }
@@ -128,20 +128,13 @@ impl Masters {
         named.ok_or_else(|| sentinel.naming(self.unknown()))
     }
 
-    async fn connect_to(
-        this: &Arc<Self>,
-        server: &ServerName,
-        probe: &Probe,
-    ) -> Result<Made, StoreError> {
+    async fn connect_to(&self, server: &ServerName, probe: &Probe) -> Result<Made, StoreError> {
         let ServerName { host, port } = server.clone();
-        let server_at = this.server_at(host, port)?;
-        let connected = this.handshake.connect(&server_at).await;
+        let server_at = self.server_at(host, port)?;
+        let connected = self.handshake.connect(&server_at).await;
         let mut connected = connected.map_err(of_connecting)?;
         match is_replica(&mut connected.connection).await {
-            Ok(false) => {
-                let master = Master::new(this, server.clone());
-                Made::greeted(connected, probe, Some(master)).await
-            }
+            Ok(false) => Made::greeted(connected, probe).await,
             Ok(true) => Err(StoreError::with_source(
                 StoreErrorKind::Unreachable,
                 "a sentinel names a replica: see whether the sentinels know of each other, \
@@ -175,25 +168,6 @@ impl Masters {
                 self.name
             ),
         )
-    }
-}
-
-/// What a Sentinel calls a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct ServerName {
-    host: String,
-    port: u16,
-}
-
-impl From<(String, u16)> for ServerName {
-    fn from((host, port): (String, u16)) -> Self {
-        Self { host, port }
-    }
-}
-
-impl fmt::Display for ServerName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
     }
 }
 

@@ -12,8 +12,10 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::{Masters, ServerName};
-use crate::store::redis::connection::connect::{CONNECT_TIMEOUT, Made, pause};
+use super::Masters;
+use super::asked::ServerName;
+use crate::store::redis::connection::client::{CONNECT_TIMEOUT, pause};
+use crate::store::redis::connection::made::Made;
 use crate::store::redis::connection::probe::Probe;
 
 /// The server behind a connection.
@@ -23,7 +25,10 @@ pub(in crate::store::redis::connection) struct Master {
 }
 
 impl Master {
-    pub(super) fn new(masters: &Arc<Masters>, name: ServerName) -> Self {
+    pub(in crate::store::redis::connection) fn new(
+        masters: &Arc<Masters>,
+        name: ServerName,
+    ) -> Self {
         Self {
             masters: Arc::clone(masters),
             name,
@@ -38,7 +43,7 @@ impl Master {
     pub(in crate::store::redis::connection) async fn successor(
         &self,
         probe: &Probe,
-    ) -> Option<Made> {
+    ) -> Option<(Made, Self)> {
         let masters = &self.masters;
         // Until it is asked, a Sentinel is taken to name the server in use; one that does not
         // answer names none.
@@ -56,8 +61,8 @@ impl Master {
                 continue;
             }
             for name in successors {
-                if let Ok(made) = Masters::connect_to(masters, &name, probe).await {
-                    return Some(made);
+                if let Ok(made) = masters.connect_to(&name, probe).await {
+                    return Some((made, Self::new(masters, name)));
                 }
             }
             // Those who have answered meanwhile do not have it tried again at once.
