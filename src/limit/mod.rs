@@ -8,7 +8,7 @@ mod sound;
 mod words;
 
 pub use self::rate::{Rate, per_day, per_hour, per_minute, per_second};
-use self::rates::Rates;
+use self::rates::{Rates, Said};
 pub(crate) use self::sound::{SoundLimit, most_capacity, sound_time};
 pub(crate) use self::words::Words;
 
@@ -373,3 +373,73 @@ impl Limit {
 
 const DEFAULT_SLICES: u32 = 10;
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+impl Limit {
+    /// Adds a rate that has to hold as well: `limit` permits in each `period`. A request takes its
+    /// permits under all rates, or under none.
+    ///
+    /// ```
+    /// use tower_throttle::{DAY, HOUR, Limit, SECOND};
+    ///
+    /// let limit = Limit::gcra(10, SECOND).and(1_000, HOUR).and(5_000, DAY);
+    /// assert_eq!(limit.to_string(), "10 in 1 s and 1000 in 1 h and 5000 in 1 d");
+    /// ```
+    ///
+    /// For [`gcra`](Self::gcra), [`fixed_window`](Self::fixed_window),
+    /// [`sliding_counter`](Self::sliding_counter), [`sliding_window`](Self::sliding_window) and
+    /// [`sliding_log`](Self::sliding_log): at most four rates, each of another period, and a
+    /// shorter one with fewer permits. [`aligned`](Self::aligned) and [`slices`](Self::slices) hold
+    /// for all rates, wherever they are said; [`burst`](Self::burst) for the one said last.
+    ///
+    /// What was used under the first rate is known by the policy's name alone, so that a limit of
+    /// one rate can get others later; under each of the others, by its period too. So the others
+    /// can be added, taken away and put in another order, and their numbers changed, and nothing
+    /// that was used is forgotten.
+    #[must_use]
+    pub const fn and(mut self, limit: u32, period: Duration) -> Self {
+        self.rates = self.rates.and(limit, period);
+        self
+    }
+
+    /// Each of the rates as a limit by itself.
+    ///
+    /// ```
+    /// use tower_throttle::{HOUR, Limit, SECOND};
+    ///
+    /// let limit = Limit::sliding_log(10, SECOND).and(1_000, HOUR);
+    /// let alone = [Limit::sliding_log(10, SECOND), Limit::sliding_log(1_000, HOUR)];
+    /// assert!(limit.rates().eq(alone));
+    /// ```
+    pub fn rates(&self) -> impl Iterator<Item = Limit> + use<> {
+        let limit = *self;
+        limit.rates.given().map(move |rate| limit.of_only(rate))
+    }
+
+    fn of_only(self, rate: Said) -> Self {
+        Self {
+            rates: Rates::only(rate),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::{HOUR, SECOND};
+
+    #[test]
+    fn rates_can_be_kept_when_their_limit_is_gone() {
+        let rates = Limit::sliding_log(10, SECOND).and(1_000, HOUR).rates();
+        assert_eq!(rates.count(), 2);
+    }
+
+    #[test]
+    fn burst_applies_to_the_latest_rate() {
+        let limit = Limit::gcra(10, SECOND).burst(20).and(1_000, HOUR).burst(30);
+        let alone = [
+            Limit::gcra(10, SECOND).burst(20),
+            Limit::gcra(1_000, HOUR).burst(30),
+        ];
+        assert!(limit.rates().eq(alone));
+    }
+}
