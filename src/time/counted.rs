@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Clock, Micros};
+use super::Micros;
+use super::clock::Clock;
 
 /// The counter is trusted for this long before the other clock is read again.
 const TRUSTED_NS: u64 = 1_000_000;
