@@ -3,12 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::peer::Peer;
-use super::{forwarded, node};
+use super::forwarded::{self, Entry, MAX_HOPS};
+use super::node;
 use crate::ranges::AddressRanges;
-
-/// How many entries are read before a request is left unattributed. Bounds the work that a request
-/// can cause.
-pub(super) const MAX_HOPS: usize = 64;
 
 /// What a request was found to come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,16 +36,6 @@ pub(super) enum Syntax {
     List,
     Forwarded,
     Single,
-}
-
-/// What one entry says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
-    Address(IpAddr),
-    /// No address, but certainly one entry: it counts as a hop.
-    Unknown,
-    /// Text that breaks the syntax, so that the bounds of entries are unknown.
-    Malformed,
 }
 
 impl From<Option<IpAddr>> for Entry {

@@ -4,8 +4,21 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::attribution::{Entry, MAX_HOPS};
 use super::node;
+
+/// How many entries are read before a request is left unattributed. Bounds the work that a request
+/// can cause.
+pub(super) const MAX_HOPS: usize = 64;
+
+/// What one entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    Address(IpAddr),
+    /// No address, but certainly one entry: it counts as a hop.
+    Unknown,
+    /// Text that breaks the syntax, so that the bounds of entries are unknown.
+    Malformed,
+}
 
 /// The elements of one header line, the last one first, and at most the last [`MAX_HOPS`].
 ///

@@ -17,7 +17,8 @@ mod attribution;
 mod forwarded;
 mod node;
 
-use self::attribution::{Attribution, MAX_HOPS, Syntax, Trust, Unknown, attribute};
+use self::attribution::{Attribution, Syntax, Trust, Unknown, attribute};
+use self::forwarded::MAX_HOPS;
 
 const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose whose quota they use; \
                                list the proxies' addresses, or count the proxies with \
