@@ -17,6 +17,7 @@ use self::denials::Denials;
 pub(super) mod denials;
 mod entry;
 pub(super) mod noted;
+mod recall;
 mod set;
 mod table;
 
