@@ -12,7 +12,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::layer::{Pass, Sentence, Settings};
+use super::admission::{Pass, Sentence, Settings};
 use crate::http::{BodyKind, Kept};
 use crate::limiter::{Delay, Judged, PendingVerdict};
 use crate::request::RequestHead;

@@ -1,6 +1,7 @@
 //! The tower layers: one around services that answer HTTP requests, and one that makes callers of
 //! any service wait.
 
+mod admission;
 mod future;
 mod layer;
 mod service;

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
+use super::admission::{Sentence, Settings};
 use super::future::ResponseFuture;
-use super::layer::{Sentence, Settings};
 use crate::http::{BodyKind, Kept};
 use crate::limiter::Judging;
 use crate::request::RequestHead;
