@@ -6,14 +6,13 @@ use super::counted::{self, Counted};
 use super::field::Field;
 use super::fields::{Fields, Known};
 use super::proxies::Proxies;
-use super::tiers::Tiers;
-use super::{FileError, key, limit, penalty, prefetch, rate, routes, unsound};
+use super::tiers::{Tiers, refuse_unsound_policy};
+use super::{FileError, key, limit, penalty, prefetch, rate, routes};
 use crate::http::HeaderCost;
-use crate::limiter::Limiter;
 use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::{CostExtractor, NoRequest};
-use crate::store::{AlwaysAllow, FailureMode};
+use crate::store::FailureMode;
 
 pub(super) const FIELDS: Known = &[
     "name",
@@ -107,27 +106,12 @@ pub(super) fn read(
     {
         policy = policy.show_subject();
     }
-    refuse_unsound(fields, policy.clone(), timeout)?;
+    refuse_unsound_policy(fields, policy.clone(), timeout)?;
     let Some(tiers) = fields.get("tiers") else {
         return Ok(policy);
     };
     let tiers = Tiers::read(&tiers, &policy, fields, proxies, timeout)?;
     Ok(policy.limit_by(move |request, _| tiers.limit(request)))
-}
-
-/// The limiter's own checks, here so that their errors have a place.
-pub(super) fn refuse_unsound(
-    fields: &Fields<'_>,
-    policy: Policy,
-    timeout: Duration,
-) -> Result<(), FileError> {
-    let limiter = Limiter::builder(AlwaysAllow)
-        .timeout(timeout)
-        .policy(policy);
-    let sound = limiter.build();
-    sound
-        .map(drop)
-        .map_err(|error| unsound::policy(fields, error))
 }
 
 /// The requests to which a policy applies, and their keys.

@@ -8,11 +8,13 @@ use super::field::Field;
 use super::fields::{Fields, Known};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
-use super::{FileError, key, limit, policy};
+use super::{FileError, key, limit, unsound};
 use crate::key::Key;
 use crate::limit::Limit;
+use crate::limiter::Limiter;
 use crate::policy::Policy;
 use crate::request::{KeyExtractor, RequestHead};
+use crate::store::AlwaysAllow;
 
 const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
 
@@ -147,5 +149,20 @@ fn refuse_unsound(
         let problem = format!("expected as many rates as the policy's own limit has: {own}");
         return Err(tier.need("limit", limit::A_RATE)?.refuse(problem));
     }
-    policy::refuse_unsound(tier, policy.clone().with_limit(limit), timeout)
+    refuse_unsound_policy(tier, policy.clone().with_limit(limit), timeout)
+}
+
+/// The limiter's own checks, here so that their errors have a place.
+pub(super) fn refuse_unsound_policy(
+    fields: &Fields<'_>,
+    policy: Policy,
+    timeout: Duration,
+) -> Result<(), FileError> {
+    let limiter = Limiter::builder(AlwaysAllow)
+        .timeout(timeout)
+        .policy(policy);
+    let sound = limiter.build();
+    sound
+        .map(drop)
+        .map_err(|error| unsound::policy(fields, error))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use self::changes::Watching;
-use self::reload::Reloader;
+use self::reload::{Hook, Reloader};
 use self::shown::Shown;
 use super::in_code::InCode;
 use super::{Config, FileError};
@@ -24,9 +24,6 @@ mod shown;
 mod way;
 
 pub use self::error::OpenError;
-
-/// Called after each reload.
-type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
 
 /// A configuration file that is read again whenever it changes.
 ///

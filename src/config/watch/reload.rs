@@ -7,12 +7,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use super::shown::Shown;
-use super::{Config, FileError, Hook};
 use crate::caught::caught;
 use crate::config::regular_file;
+use crate::config::{Config, FileError};
 use crate::limiter::RulesInForce;
 use crate::one_line::OneLine;
 use crate::trace;
+
+/// Called after each reload.
+pub(super) type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
 
 /// Keeps a limiter to what its file says.
 pub(super) struct Reloader {

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::Response;
 
-use super::Config;
+use crate::config::Config;
 use crate::config::rejection::RejectionChoice;
 use crate::http::{OnRejection, QuotaHeaders, Rejection};
 use crate::limiter::Limiter;
