@@ -9,7 +9,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::counters::Counters;
 use super::origin::AllowedHosts;
-use super::problem::Problem;
 use super::report::{self, Quota};
+use super::response::{Problem, json};
 use super::{page, subject};
 use crate::decision::Decision;
 use crate::key::Subject;
@@ -224,11 +224,4 @@ fn answered(decision: &Decision, so: &str) -> Result<(), Problem> {
 fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
     let body = body.map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
     serde_json::from_slice(&body).map_err(|error| Problem::bad_request(format!("body: {error}")))
-}
-
-/// All answers consist of texts, numbers and maps of them, which JSON has.
-pub(super) fn json(answer: &impl Serialize) -> Response {
-    let text = serde_json::to_vec(answer).unwrap_or_default();
-    let media_type = HeaderValue::from_static("application/json");
-    ([(CONTENT_TYPE, media_type)], text).into_response()
 }

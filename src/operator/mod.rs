@@ -19,8 +19,8 @@ mod counters;
 mod enforcement;
 mod origin;
 mod page;
-mod problem;
 mod report;
+mod response;
 mod subject;
 
 /// What whoever is on call sees of a limiter and can change: a page that shows it live, and the

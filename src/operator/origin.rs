@@ -7,7 +7,7 @@ use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
 use http::{HeaderName, StatusCode, Uri};
 
-use super::problem::Problem;
+use super::response::Problem;
 use crate::error::ConfigError;
 
 /// The hosts by which operators reach the router; empty if any will do.

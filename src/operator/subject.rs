@@ -6,7 +6,7 @@ use http::HeaderName;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::problem::Problem;
+use super::response::Problem;
 use crate::http::Ipv6Prefix;
 use crate::key::{Key, Subject};
 use crate::limiter::{Limiter, PolicySummary};

@@ -1,4 +1,4 @@
-//! `Problem`: the answer to a request that makes no sense.
+//! Answers in JSON, and to a request that makes no sense.
 
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
@@ -6,6 +6,13 @@ use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::error::{CheckError, ConfigError};
+
+/// All answers consist of texts, numbers and maps of them, which JSON has.
+pub(super) fn json(answer: &impl Serialize) -> Response {
+    let text = serde_json::to_vec(answer).unwrap_or_default();
+    let media_type = HeaderValue::from_static("application/json");
+    ([(CONTENT_TYPE, media_type)], text).into_response()
+}
 
 /// Problem details, RFC 9457.
 #[derive(Debug)]
@@ -55,7 +62,7 @@ impl IntoResponse for Problem {
             status: self.status.as_u16(),
             detail: &self.detail,
         };
-        let mut response = (self.status, super::api::json(&body)).into_response();
+        let mut response = (self.status, json(&body)).into_response();
         let media_type = HeaderValue::from_static("application/problem+json");
         response.headers_mut().insert(CONTENT_TYPE, media_type);
         response
