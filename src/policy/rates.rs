@@ -1,6 +1,5 @@
 //! The rates of a policy's limit. Each is judged by itself and stored under its own key.
 
-use super::ready::ReadyPolicy;
 use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
 use crate::limit::Limit;
@@ -32,9 +31,9 @@ impl Judges {
     }
 
     /// For the policy's own limit; `None` if it admits nothing.
-    pub(super) fn own(policy: &ReadyPolicy) -> Option<Self> {
+    pub(super) fn own(algorithm: Option<Algorithm>) -> Option<Self> {
         Some(Self {
-            first: policy.algorithm?,
+            first: algorithm?,
             further: None,
         })
     }
@@ -77,4 +76,10 @@ impl FurtherRate {
     pub(super) fn capacity(&self) -> u32 {
         self.algorithm.capacity()
     }
+}
+
+/// What fits every rate.
+pub(super) fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u32 {
+    let further = further.iter().map(FurtherRate::capacity);
+    further.fold(first.capacity(), u32::min)
 }

@@ -110,10 +110,10 @@ impl ReadyPolicy {
     ) -> Result<Option<Judges>, Unjudged> {
         let chosen = self.policy.limit_by.as_ref();
         let Some(limit) = chosen.and_then(|choose| choose(request, key)) else {
-            return Ok(Judges::own(self));
+            return Ok(Judges::own(self.algorithm));
         };
         if limit == self.policy.limit {
-            return Ok(Judges::own(self));
+            return Ok(Judges::own(self.algorithm));
         }
         self.judges_of(&limit)
             .map_err(|error| Unjudged::Misconfigured(format!("limit_by: {error}")))

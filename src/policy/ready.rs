@@ -6,8 +6,7 @@ use smallvec::SmallVec;
 
 use super::atomic_mode::AtomicMode;
 use super::mistakes::Mistakes;
-use super::rates::{FurtherRate, Judges};
-use super::sound::least_capacity;
+use super::rates::{FurtherRate, Judges, least_capacity};
 use super::{Cost, Policy};
 use crate::algorithm::{Action, Algorithm, Patience, Penalty};
 use crate::decision::Decision;
@@ -205,7 +204,7 @@ impl ReadyPolicy {
         action: Action,
         mode: Mode,
     ) -> SmallVec<[Check<'_>; 4]> {
-        match Judges::own(self) {
+        match Judges::own(self.algorithm) {
             Some(own) => self.checks(subject, &own, action, mode).collect(),
             None => Algorithm::one_of_each_name()
                 .chain(self.penalty)

@@ -199,12 +199,6 @@ fn refuse_short_lease(lease: Duration, timeout: Duration) -> Result<(), ConfigEr
     ))
 }
 
-/// What fits every rate.
-pub(super) fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u32 {
-    let further = further.iter().map(FurtherRate::capacity);
-    further.fold(first.capacity(), u32::min)
-}
-
 fn sound_name(field: &'static str, name: &str) -> Result<(), ConfigError> {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if name.is_empty() || name.len() > 64 || !name.bytes().all(printable) {
