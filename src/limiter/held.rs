@@ -1,17 +1,9 @@
 //! `Held`: permits that are given back when it is dropped.
 
 use std::fmt;
-use std::future::{Future as _, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
 
-use tokio::time::sleep;
-
-use super::delay::Delay;
-use super::reserving::Reserving;
 use super::taken::Taken;
 use crate::decision::Decision;
-use crate::time::SECOND;
 
 /// The answer to [`Limiter::hold`](crate::Limiter::hold), with the permits that it has taken, if
 /// any.
@@ -21,8 +13,8 @@ use crate::time::SECOND;
 /// Permits that come back with time stay taken.
 #[must_use = "dropping it gives the permits back"]
 pub struct Held {
-    decision: Decision,
-    taken: Taken,
+    pub(super) decision: Decision,
+    pub(super) taken: Taken,
 }
 
 impl Held {
@@ -67,59 +59,6 @@ impl Held {
     /// request that passed for lack of an answer: `false`.
     pub fn has_lapsed(&self) -> bool {
         self.taken.has_lapsed()
-    }
-
-    /// Waits until the permits are available, and then holds them; if dropped before, gives them
-    /// back. Permits that this process granted for lack of an answer are asked for again once the
-    /// store answers.
-    pub(super) async fn once_there(mut self, ask_anew: impl Fn() -> Reserving + Sync) -> Self {
-        while let Some(anew) = self.until_there(&ask_anew).await {
-            self = anew;
-        }
-        self
-    }
-
-    /// Waits until the permits are available, or until the store has decided again. A small share
-    /// may take so long that callers who come after the store's return would overtake this one.
-    async fn until_there(&self, ask_anew: &(impl Fn() -> Reserving + Sync)) -> Option<Self> {
-        if !self.decision.is_allowed() || self.decision.delay.is_zero() {
-            return None;
-        }
-        let mut there = self.taken.limiter().delay(self.decision.delay());
-        if !self.decision.is_local() {
-            there.await;
-            return None;
-        }
-        while self.does_store_answer_before(&mut there).await {
-            let anew = ask_anew().await;
-            // A full store answers looks but fails takes. The place in the share's queue is kept
-            // until the store has decided.
-            if anew.decision.store_failure().is_none() {
-                return Some(anew);
-            }
-        }
-        None
-    }
-
-    async fn does_store_answer_before(&self, there: &mut Delay) -> bool {
-        let mut answered = pin!(self.until_store_answers());
-        poll_fn(|cx| match there.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(false),
-            Poll::Pending => answered.as_mut().poll(cx).map(|()| true),
-        })
-        .await
-    }
-
-    /// Checks every second whether the store is back. Perhaps all callers wait here, so that nobody
-    /// else would find out; and part of a store can come back without a change of the circuit
-    /// breaker.
-    async fn until_store_answers(&self) {
-        loop {
-            sleep(SECOND).await;
-            if self.taken.does_store_answer().await {
-                return;
-            }
-        }
     }
 
     /// Nobody waited for the answer.
