@@ -148,7 +148,12 @@ async fn whether_requests_are_limited_is_told_as_it_is_now() {
 async fn the_state_tells_when_the_file_was_read_and_why_it_was_refused() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("limits.toml");
-    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    // At once, so that no half of it is read.
+    let write = |text: &str| {
+        let new = directory.path().join("new.toml");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(new, &path).unwrap();
+    };
     write("store = \"memory\"\npolicy = []");
     let operator = Operator::new();
     let (sender, mut reloads) = tokio::sync::mpsc::unbounded_channel();
