@@ -1,8 +1,10 @@
 //! `Arithmetic`: what each algorithm's file implements, and how [`Algorithm`](super::Algorithm)
 //! calls it.
 
-use super::{Action, Arguments, Reading, Share, Take, decide};
-use crate::decision::Decision;
+use super::action::{Action, Patience, Take};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
+use crate::decision::{Decision, Origin, Outcome, Receipt, is_near_limit};
 use crate::time::Micros;
 
 /// What one algorithm's file implements: the Rust counterpart of its script. Methods that
@@ -33,11 +35,11 @@ pub(super) trait Arithmetic: Sized {
     /// Decides the only check of a question, and carries it out if it fits.
     #[cfg(feature = "memory")]
     fn ask(&self, state: &mut Self::State, now: Micros, action: &Action) -> Decision {
-        decide::ask(self, state, now, action)
+        ask(self, state, now, action)
     }
     /// Turns the reading into the answer; `committed` says whether the action was carried out.
     fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
-        decide::decide(self, reading, action, committed)
+        decide(self, reading, action, committed)
     }
     /// Carries out an action.
     #[inline]
@@ -123,7 +125,7 @@ pub(super) struct Left {
     /// Whether all are back then.
     pub(super) renews_whole: bool,
     /// The mark of a reservation that took the last of them; see
-    /// [`Receipt`](crate::decision::Receipt).
+    /// [`Receipt`].
     pub(super) mark: [u64; 2],
 }
 
@@ -144,42 +146,6 @@ impl Left {
         }
     }
 }
-
-/// Calls a method of the algorithm's [`Arithmetic`].
-macro_rules! arithmetic {
-    ($which:expr, $it:ident => $call:expr) => {
-        match $which {
-            Which::Gcra($it) | Which::TokenBucket($it) | Which::LeakyBucket($it) => $call,
-            Which::FixedWindow($it) => $call,
-            Which::SlidingLog($it) => $call,
-            Which::SlidingWindow($it) => $call,
-            Which::SlidingCounter($it) => $call,
-            Which::Concurrency($it) => $call,
-            Which::Penalty($it) => $call,
-        }
-    };
-}
-
-/// The same with the algorithm's own kind of state; `$other` if the state is of another algorithm.
-macro_rules! arithmetic_with_state {
-    ($algorithm:expr, $remembered:expr, ($it:ident, $state:ident) => $call:expr, $other:expr) => {
-        match (&$algorithm.0, $remembered) {
-            (
-                Which::Gcra($it) | Which::TokenBucket($it) | Which::LeakyBucket($it),
-                Remembered::Debt($state),
-            ) => $call,
-            (Which::FixedWindow($it), Remembered::FixedWindow($state)) => $call,
-            (Which::SlidingLog($it), Remembered::SlidingLog($state)) => $call,
-            (Which::SlidingWindow($it), Remembered::SlidingWindow($state)) => $call,
-            (Which::SlidingCounter($it), Remembered::SlidingCounter($state)) => $call,
-            (Which::Concurrency($it), Remembered::Concurrency($state)) => $call,
-            (Which::Penalty($it), Remembered::Penalty($state)) => $call,
-            _ => $other,
-        }
-    };
-}
-
-pub(super) use {arithmetic, arithmetic_with_state};
 
 #[inline]
 pub(super) fn read<T: Arithmetic>(
@@ -234,4 +200,106 @@ pub(super) fn commit<T: Arithmetic>(
         },
         action => read(algorithm, state, now, action),
     }
+}
+
+/// Decides the only check of a question, and carries it out if it fits.
+#[cfg(feature = "memory")]
+pub(super) fn ask<T: Arithmetic>(
+    algorithm: &T,
+    state: &mut T::State,
+    now: Micros,
+    action: &Action,
+) -> Decision {
+    let mut reading = read(algorithm, state, now, action);
+    // No check before it was denied, so a penalty has nothing to count.
+    let is_carried_out = reading.fits && (!T::IS_PENALTY || *action == Action::Reset);
+    if is_carried_out || !reading.fits {
+        reading = commit(algorithm, state, now, action, reading);
+    }
+    decide(algorithm, &reading, action, is_carried_out)
+}
+
+/// Turns the reading into the answer; `committed` says whether the action was carried out.
+pub(super) fn decide<T: Arithmetic>(
+    algorithm: &T,
+    reading: &Reading,
+    action: &Action,
+    committed: bool,
+) -> Decision {
+    let mut reading = *reading;
+    if *action == Action::Reset {
+        // A script forgets a key without reading it.
+        reading = algorithm.read(&T::State::default(), reading.at, &Take::look());
+    }
+    let taken = if committed { action.takes() } else { 0 };
+    let Left {
+        remaining,
+        reset_after,
+        renews_after,
+        renews_whole,
+        mark,
+    } = algorithm.left(&reading, taken);
+    let mut receipt = Receipt {
+        at: reading.at,
+        mark,
+        taken_of: Origin::Store,
+    };
+    if action.is_final() {
+        // Nobody gives the permits back, and a plain take is judged without the instant, so all
+        // answers give none.
+        receipt.at = Micros::ZERO;
+        receipt.mark[0] = mark[0].saturating_sub(reading.at.get());
+    }
+    let (limit, window) = algorithm.quota();
+    let mut decision = Decision {
+        remaining,
+        reset_after,
+        renews_after,
+        renews_whole,
+        receipt,
+        ..Decision::unasked(Outcome::Allowed, (limit, window))
+    };
+    if T::IS_PENALTY {
+        // The reset of a penalty is the end of its ban.
+        decision.ban = reset_after;
+    }
+    if reading.fits {
+        decision.is_near_limit = is_near_limit(remaining, algorithm.capacity());
+        if T::CAN_WAIT {
+            decision.delay = reading.wait;
+        }
+    } else {
+        deny(algorithm, &mut decision, &reading, action);
+    }
+    decision
+}
+
+/// Says why it is denied, and for how long.
+fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading, action: &Action) {
+    if matches!(action, Action::Take(take) if never_fits(algorithm, take)) {
+        decision.outcome = Outcome::NeverFits;
+        return;
+    }
+    decision.retry_after = reading.wait;
+    if action.patience() != Patience::None {
+        if algorithm.queues() {
+            // A full queue also denies requests that it would not have held up for too long.
+            decision.delay = algorithm.left(reading, 0).reset_after;
+        } else if T::CAN_WAIT {
+            decision.delay = reading.wait.saturating_add(action.patience().longest());
+        }
+    }
+    if T::IS_PENALTY {
+        decision.outcome = Outcome::Banned;
+    } else {
+        decision.outcome = Outcome::Denied;
+        // After this wait the whole cost fits, and so does a single permit.
+        decision.renews_after = decision.renews_after.min(reading.wait);
+    }
+}
+
+/// Whether waiting does not help, whatever the state.
+pub(super) fn never_fits<T: Arithmetic>(algorithm: &T, take: &Take) -> bool {
+    let borrows = T::CAN_WAIT && matches!(take.patience, Patience::UntilPaid(_));
+    take.cost > algorithm.capacity() && !borrows
 }

@@ -5,8 +5,11 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use super::action::{Action, LeaseId, Take};
+use super::arithmetic::{Arithmetic, Left};
 use super::counting::{fits, padded, remaining};
-use super::{Action, Arguments, Arithmetic, LeaseId, Left, Reading, Share, Take};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 

@@ -1,6 +1,7 @@
 //! Counting permits against a limit: the rules that several algorithms share.
 
-use super::{Action, Arguments, MOST_ARGUMENTS, Reading};
+use super::action::Action;
+use super::reading::{Arguments, MOST_ARGUMENTS, Reading};
 use crate::time::Micros;
 
 /// Whether a limit of which `used` permits are taken has room for a cost. A cost of 0 always fits.

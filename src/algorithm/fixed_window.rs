@@ -4,8 +4,11 @@
 //! It also says when the window opened, so that a window that was made shorter ends earlier at
 //! once.
 
+use super::action::{Action, Take};
+use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, padded, remaining};
-use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
 use crate::decision::Decision;
 use crate::limit::SoundLimit;
 use crate::time::Micros;

@@ -1,6 +1,9 @@
 //! `Known`: what a decision that has taken nothing tells about its key from then on.
 
-use super::{Action, Algorithm, Arithmetic as _, Reading, Take, Which, arithmetic};
+use super::action::{Action, Take};
+use super::arithmetic::Arithmetic as _;
+use super::dispatch::{Algorithm, Which, arithmetic};
+use super::reading::Reading;
 use crate::decision::{Decision, Outcome};
 use crate::time::Micros;
 

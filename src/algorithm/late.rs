@@ -12,7 +12,7 @@
 //! Sliding algorithms allow no delay at all: a permit of a sliding log that is handed out a moment
 //! late is missing from the count for that moment, a whole window later.
 
-use super::{Algorithm, Which};
+use super::dispatch::{Algorithm, Which};
 use crate::decision::Decision;
 use crate::time::Micros;
 

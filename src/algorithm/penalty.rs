@@ -7,8 +7,11 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use super::action::{Action, Take};
+use super::arithmetic::{Arithmetic, Left};
 use super::counting::padded;
-use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
 use crate::error::ConfigError;
 use crate::limit::{Words, sound_time};
 use crate::time::Micros;

@@ -2,7 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::{Action, Algorithm, Reading};
+use super::action::Action;
+use super::dispatch::Algorithm;
+use super::reading::Reading;
 use crate::decision::Decisions;
 
 /// What one check asks of its key: see [`Check::ask`](crate::Check::ask).

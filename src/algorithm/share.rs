@@ -1,10 +1,8 @@
 //! A share of a limit: what one process grants by itself while the common store is away.
 
-use super::{Algorithm, Arithmetic as _, Which, arithmetic};
-
 /// A fraction of every number of permits.
 #[derive(Clone, Copy)]
-pub(super) struct Share(f64);
+pub(super) struct Share(pub(super) f64);
 
 impl Share {
     /// This share of the permits, rounded down, so that shares that add up to the whole never give
@@ -16,34 +14,6 @@ impl Share {
         let part = f64::from(permits) * self.0 * SLACK;
         // The cast rounds down, saturates, and turns NaN into 0.
         (part as u32).clamp(1, permits.max(1))
-    }
-}
-
-impl Algorithm {
-    /// The same algorithm with this share of its permits: of its limit, and of its burst or
-    /// capacity. Each is rounded down, to 1 at least; the times stay. A
-    /// [`Penalty`](crate::Penalty) stays as it is.
-    ///
-    /// ```
-    /// use tower_throttle::algorithm::Algorithm;
-    /// use tower_throttle::{Limit, MINUTE};
-    ///
-    /// let whole = Algorithm::try_from(&Limit::gcra(100, MINUTE).burst(10))?;
-    /// let quarter = whole.scaled(0.25);
-    /// assert_eq!(quarter.quota(), (25, MINUTE.into()));
-    /// assert_eq!(quarter.capacity(), 2);
-    /// # Ok::<(), tower_throttle::ConfigError>(())
-    /// ```
-    #[must_use]
-    pub fn scaled(&self, share: f64) -> Self {
-        let mut scaled = *self;
-        arithmetic!(&mut scaled.0, it => it.scale(Share(share)));
-        scaled
-    }
-
-    /// This share of the capacity, rounded down, but at least 1.
-    pub(crate) fn share_of_capacity(&self, share: f64) -> u32 {
-        Share(share).of(self.capacity())
     }
 }
 

@@ -5,8 +5,11 @@
 //! count plus the share of the previous window's count that the last `window` still overlaps,
 //! rounded up: as if those permits had been taken evenly.
 
+use super::action::{Action, Take};
+use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, remaining, too_many, window_arguments};
-use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 

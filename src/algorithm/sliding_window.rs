@@ -6,8 +6,11 @@
 
 use std::collections::VecDeque;
 
+use super::action::{Action, Take};
+use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, padded, remaining, too_many, until_forgotten};
-use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 

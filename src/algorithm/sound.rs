@@ -2,9 +2,10 @@
 
 use smallvec::SmallVec;
 
+use super::dispatch::{Algorithm, Which};
 use super::{
-    Algorithm, Penalty, Which, concurrency, fixed_window, gcra, leaky_bucket, penalty,
-    sliding_counter, sliding_log, sliding_window, token_bucket,
+    Penalty, concurrency, fixed_window, gcra, leaky_bucket, penalty, sliding_counter, sliding_log,
+    sliding_window, token_bucket,
 };
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit, SoundLimit};

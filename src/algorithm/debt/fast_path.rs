@@ -2,7 +2,8 @@
 //! waiting.
 
 use super::super::action::{Action, Patience};
-use super::super::{FixedMicros, Reading};
+use super::super::fixed_point::FixedMicros;
+use super::super::reading::Reading;
 use super::Debt;
 #[cfg(feature = "memory")]
 use super::State;
@@ -139,7 +140,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::algorithm::{Arithmetic as _, decide, gcra};
+    use crate::algorithm::arithmetic::{Arithmetic as _, ask, decide};
+    use crate::algorithm::gcra;
     use crate::limit::Limit;
 
     proptest! {
@@ -161,13 +163,13 @@ mod tests {
             };
             let (mut one, mut other) = (state, state);
             let decision = debt.ask_fast(&mut one, now, path);
-            prop_assert_eq!(decision, decide::ask(&debt, &mut other, now, &action));
+            prop_assert_eq!(decision, ask(&debt, &mut other, now, &action));
             prop_assert_eq!(one.0, other.0);
 
             let before = debt.debt(&state, now);
             let mut state = state;
             for _ in 0..others {
-                let _ = decide::ask(&debt, &mut state, now, &action);
+                let _ = ask(&debt, &mut state, now, &action);
             }
             let Action::Take(take) = &action else { panic!("it acquires") };
             let expected = debt.read(&state, now, take);
@@ -177,7 +179,7 @@ mod tests {
             for committed in [false, read.fits] {
                 prop_assert_eq!(
                     debt.decide_fast(&read, path, committed),
-                    decide::decide(&debt, &read, &action, committed)
+                    decide(&debt, &read, &action, committed)
                 );
             }
         }

@@ -6,8 +6,12 @@
 //! exactly the capacity is admitted, as the tolerance is a multiple of the interval.
 
 use super::action::{Action, Patience, Take};
+#[cfg(feature = "memory")]
+use super::arithmetic::ask;
+use super::arithmetic::{Arithmetic, Left, decide};
 use super::fixed_point::FixedMicros;
-use super::{Arguments, Arithmetic, Left, Reading, Share, decide};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
 use crate::decision::{Decision, Receipt};
 use crate::limit::{SoundLimit, most_capacity};
 use crate::time::{DAY, Micros};
@@ -205,7 +209,7 @@ impl Arithmetic for Debt {
     fn ask(&self, state: &mut State, now: Micros, action: &Action) -> Decision {
         match self.fast_path(action) {
             Some(path) => self.ask_fast(state, now, path),
-            None => decide::ask(self, state, now, action),
+            None => ask(self, state, now, action),
         }
     }
 
@@ -222,7 +226,7 @@ impl Arithmetic for Debt {
     fn decide(&self, reading: &Reading, action: &Action, committed: bool) -> Decision {
         match self.fast_path(action) {
             Some(path) => self.decide_fast(reading, path, committed),
-            None => decide::decide(self, reading, action, committed),
+            None => decide(self, reading, action, committed),
         }
     }
 

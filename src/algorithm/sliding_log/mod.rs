@@ -5,8 +5,11 @@
 //! within the window is the difference of two totals. So a charge of any cost is one entry, and
 //! entries are never summed.
 
+use super::action::{Action, Take};
+use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, remaining, too_many, until_forgotten, window_arguments};
-use super::{Action, Arguments, Arithmetic, Left, Reading, Share, Take};
+use super::reading::{Arguments, Reading};
+use super::share::Share;
 use crate::limit::SoundLimit;
 use crate::time::Micros;
 

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use super::concurrency::MOST_LOOKED_AT;
 use super::*;
-use crate::decision::{Outcome, Receipt};
+use crate::decision::{Decision, Outcome, Receipt};
 use crate::limit::{Limit, Rate};
-use crate::time::{DAY, SECOND};
+use crate::time::{DAY, Micros, SECOND};
 
 mod bans;
 mod buckets;
