@@ -1,8 +1,7 @@
 //! `deny` and `allow`: clients by address or by key.
 
 use super::FileError;
-use super::field::Field;
-use super::fields::{Fields, Known};
+use super::fields::{Field, Fields, Known};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use crate::access::{AccessList, of_clients};

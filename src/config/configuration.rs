@@ -1,17 +1,12 @@
 //! `Config`: a configuration that was read and checked.
 
-use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::in_code::InCode;
-use super::place::line_of;
 use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
-use super::{FileError, file, regular_file};
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
 use crate::limiter::{Limiter, Rules};
@@ -34,49 +29,6 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be read, or names the line, the policy and the field that is wrong,
-    /// and what would be right.
-    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
-        Ok(Self::with_bytes(path.as_ref(), InCode::default())?.0)
-    }
-
-    /// Checks a text; the same as `parse`.
-    ///
-    /// # Errors
-    ///
-    /// Names the line, the policy and the field that is wrong, and what would be right.
-    pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        file::read(text, &variable_of_this_process, InCode::default(), None)
-    }
-
-    /// As [`from_file`](Self::from_file), together with the file's content.
-    pub(super) fn with_bytes(path: &Path, in_code: InCode) -> Result<(Self, Vec<u8>), FileError> {
-        let bytes = regular_file::read(path);
-        let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
-        Ok((Self::of_bytes(&bytes, path, in_code, None)?, bytes))
-    }
-
-    /// Reads the content of a file. `in_force` is the configuration of a running service that it
-    /// replaces.
-    pub(super) fn of_bytes(
-        bytes: &[u8],
-        path: &Path,
-        in_code: InCode,
-        in_force: Option<&Self>,
-    ) -> Result<Self, FileError> {
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let line = line_of(bytes, error.valid_up_to());
-            FileError::at(line, "the text is not UTF-8, save the file as UTF-8")
-        });
-        let environment = &variable_of_this_process;
-        let config = text.and_then(|text| file::read(text, environment, in_code, in_force));
-        config.map_err(|error| error.in_file(path))
-    }
-
     /// Adds a policy in code, for what a file cannot say, such as a key of your own or
     /// [`settle`](Policy::settle). It is decided together with those of the file, after them.
     ///
@@ -166,18 +118,6 @@ impl Config {
         RateLimitLayer::new(limiter)
             .headers(self.headers)
             .on_rejection(self.rejection)
-    }
-}
-
-fn variable_of_this_process(name: &str) -> Option<OsString> {
-    std::env::var_os(name)
-}
-
-impl FromStr for Config {
-    type Err = FileError;
-
-    fn from_str(text: &str) -> Result<Self, FileError> {
-        Self::from_toml(text)
     }
 }
 

@@ -3,8 +3,7 @@
 use http::StatusCode;
 
 use super::FileError;
-use super::field::Field;
-use super::fields::Fields;
+use super::fields::{Field, Fields};
 use crate::response::ResponseHead;
 
 pub(super) const STATUS: &str = "count_status";

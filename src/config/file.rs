@@ -1,17 +1,23 @@
 //! The whole file as a `Config`.
 
 use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use toml::de::DeTable;
 
 use super::fields::{Fields, Known, not_toml};
 use super::in_code::InCode;
+use super::place::line_of;
 use super::proxies::Proxies;
 use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
 use super::variable::{Environment, Hidden};
-use super::{Config, FileError, access, fixed, headers, policy, rate, routes, unsound};
+use super::{
+    Config, FileError, access, fixed, headers, policy, rate, regular_file, routes, unsound,
+};
 use crate::http::is_preflight;
 use crate::limiter::{Limiter, Rules};
 use crate::policy::Policy;
@@ -148,4 +154,61 @@ fn policies(
         }
     }
     Ok(policies)
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or names the line, the policy and the field that is wrong,
+    /// and what would be right.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
+        Ok(Self::with_bytes(path.as_ref(), InCode::default())?.0)
+    }
+
+    /// Checks a text; the same as `parse`.
+    ///
+    /// # Errors
+    ///
+    /// Names the line, the policy and the field that is wrong, and what would be right.
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
+        read(text, &variable_of_this_process, InCode::default(), None)
+    }
+
+    /// As [`from_file`](Self::from_file), together with the file's content.
+    pub(super) fn with_bytes(path: &Path, in_code: InCode) -> Result<(Self, Vec<u8>), FileError> {
+        let bytes = regular_file::read(path);
+        let bytes = bytes.map_err(|source| FileError::unreadable(path, source))?;
+        Ok((Self::of_bytes(&bytes, path, in_code, None)?, bytes))
+    }
+
+    /// Reads the content of a file. `in_force` is the configuration of a running service that it
+    /// replaces.
+    pub(super) fn of_bytes(
+        bytes: &[u8],
+        path: &Path,
+        in_code: InCode,
+        in_force: Option<&Self>,
+    ) -> Result<Self, FileError> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let line = line_of(bytes, error.valid_up_to());
+            FileError::at(line, "the text is not UTF-8, save the file as UTF-8")
+        });
+        let environment = &variable_of_this_process;
+        let config = text.and_then(|text| read(text, environment, in_code, in_force));
+        config.map_err(|error| error.in_file(path))
+    }
+}
+
+fn variable_of_this_process(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+impl FromStr for Config {
+    type Err = FileError;
+
+    fn from_str(text: &str) -> Result<Self, FileError> {
+        Self::from_toml(text)
+    }
 }

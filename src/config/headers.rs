@@ -1,8 +1,7 @@
 //! `headers = ...`: the file's words for the families of quota headers.
 
 use super::FileError;
-use super::field::Field;
-use super::fields::Fields;
+use super::fields::{Field, Fields};
 use crate::http::QuotaHeaders;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::FileError;
-use super::field::Field;
+use super::fields::Field;
 use super::proxies::Proxies;
 use crate::http::extract::{Extension, Header, Host};
 use crate::key::Key;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::field::Field;
-use super::fields::Fields;
+use super::fields::{Field, Fields};
 use super::rate::{rate, time};
 use super::{FileError, unsound};
 use crate::algorithm::Algorithm;

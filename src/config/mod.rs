@@ -226,7 +226,6 @@ mod configuration;
 mod counted;
 mod deserialize;
 mod error;
-mod field;
 mod fields;
 mod file;
 mod fixed;

@@ -3,7 +3,7 @@
 use http::HeaderValue;
 
 use super::FileError;
-use super::field::Field;
+use super::fields::Field;
 use super::key::UserId;
 use crate::key::Key;
 use crate::request::canonical_host;

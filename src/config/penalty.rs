@@ -1,7 +1,6 @@
 //! `penalty = { ... }`: the file's words for a `Penalty`.
 
-use super::field::Field;
-use super::fields::Known;
+use super::fields::{Field, Known};
 use super::rate::time;
 use super::{FileError, unsound};
 use crate::algorithm::{Algorithm, Penalty};

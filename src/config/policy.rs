@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::counted::{self, Counted};
-use super::field::Field;
-use super::fields::{Fields, Known};
+use super::fields::{Field, Fields, Known};
 use super::proxies::Proxies;
 use super::tiers::{Tiers, refuse_unsound_policy};
 use super::{FileError, key, limit, penalty, prefetch, rate, routes};

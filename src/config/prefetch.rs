@@ -1,7 +1,6 @@
 //! `prefetch = true`, or `{ ... }`: the file's words for a `Prefetch`.
 
-use super::field::Field;
-use super::fields::Known;
+use super::fields::{Field, Known};
 use super::rate::time;
 use super::{FileError, unsound};
 use crate::store::Prefetch;

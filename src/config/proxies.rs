@@ -2,8 +2,7 @@
 //! client's address, and which addresses count as one client.
 
 use super::FileError;
-use super::field::Field;
-use super::fields::Fields;
+use super::fields::{Field, Fields};
 use crate::error::ConfigError;
 use crate::http::extract::{ClientAddr, PeerAddr};
 use crate::ranges::read_range;

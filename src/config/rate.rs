@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::FileError;
-use super::field::Field;
+use super::fields::Field;
 use crate::time::{DAY, HOUR, MINUTE, SECOND};
 
 const UNITS: [(&str, Duration); 5] = [

@@ -1,7 +1,7 @@
 //! `on` and `exempt`: routes.
 
 use super::FileError;
-use super::field::Field;
+use super::fields::Field;
 use crate::error::ConfigError;
 use crate::http::Route;
 

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::field::Field;
-use super::fields::{Fields, Known};
+use super::fields::{Field, Fields, Known};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use super::{FileError, key, limit, unsound};

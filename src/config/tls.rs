@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::field::Field;
-use super::fields::{Fields, Known};
+use super::fields::{Field, Fields, Known};
 use super::{FileError, regular_file};
 use crate::store::RedisStoreBuilder;
 

@@ -1,8 +1,7 @@
 //! Turns errors of the library's own checks into errors at a place of the file, in the file's
 //! words.
 
-use super::field::Field;
-use super::fields::Fields;
+use super::fields::{Field, Fields};
 use super::{FileError, counted};
 use crate::error::ConfigError;
 

@@ -5,8 +5,7 @@ use std::ffi::OsString;
 use std::fmt;
 
 use super::FileError;
-use super::field::Field;
-use super::fields::Known;
+use super::fields::{Field, Known};
 
 /// The environment variables, by name.
 pub(super) type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
