@@ -14,6 +14,17 @@ local function failure(why)
   return type(why) == "table" and why or { err = why }
 end
 
+-- Numbers as texts for commands. Keys that owe nothing are mostly written alike.
+local texts_of = {}
+local function text_of(number)
+  local text = texts_of[number]
+  if not text then
+    text = format("%d", number)
+    texts_of[number] = text
+  end
+  return text
+end
+
 -- The first answer of the question that is being written.
 local writing
 -- Each returns whether it has evaluated the whole row. It stops at a question that is not as usual, or that fails before
@@ -52,7 +63,7 @@ usual["1"] = function()
       end
       local paid = now + sum
       -- MGET tells nothing of what is no string.
-      if not call("SET", KEYS[s], format("%d", paid), "PXAT", end_of(paid), text and "XX" or "NX") then
+      if not call("SET", KEYS[s], text_of(paid), "PXAT", end_of(paid), text and "XX" or "NX") then
         return false
       end
       texts[s] = paid
@@ -208,21 +219,15 @@ usual.s = function()
 
   -- A server that does not accept writes refuses the first one, so that nothing is written.
   local is_written, why = pcall(function()
-    local texts_of, KEYS, owed, added = {}, KEYS, owed, added
     for s = at + 1, #KEYS do
       local sum = added[s]
-      local text = texts_of[sum or 0]
-      if sum and not text then
-        text = format("%d", sum)
-        texts_of[sum] = text
-      end
       if sum and sum < owed[s] then
-        local paid = call("INCRBY", KEYS[s], text)
+        local paid = call("INCRBY", KEYS[s], text_of(sum))
         if (paid - 1) % 1000000 < sum then
           call("PEXPIREAT", KEYS[s], end_of(paid))
         end
       elseif sum then
-        call("SET", KEYS[s], format("%d", now + sum), "PXAT", end_of(now + sum))
+        call("SET", KEYS[s], text_of(now + sum), "PXAT", end_of(now + sum))
       end
     end
   end)
