@@ -12,6 +12,9 @@ use self::rates::{Rates, Said};
 pub(crate) use self::sound::{SoundLimit, most_capacity, sound_time};
 pub(crate) use self::words::Words;
 
+const DEFAULT_SLICES: u32 = 10;
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
+
 /// An algorithm with its parameters.
 ///
 /// A `Limit` is only a description; [`Limiter::new`](crate::Limiter::new) checks it and refuses
@@ -369,11 +372,7 @@ impl Limit {
         self.lease = Some(life);
         self
     }
-}
 
-const DEFAULT_SLICES: u32 = 10;
-const DEFAULT_LEASE: Duration = Duration::from_secs(30);
-impl Limit {
     /// Adds a rate that has to hold as well: `limit` permits in each `period`. A request takes its
     /// permits under all rates, or under none.
     ///
