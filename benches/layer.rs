@@ -16,9 +16,7 @@ use tower_throttle::{
     Wrapped,
 };
 
-#[path = "../tests/support/http_store.rs"]
-mod http_store;
-use http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 type Body = Empty<Bytes>;
 

@@ -9,9 +9,7 @@ use futures_util::future::join_all;
 use tokio::runtime::Runtime;
 use tower_throttle::{Limit, Limiter, Policy, Prefetch, SECOND};
 
-#[path = "../tests/support/redis.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod server;
+use support::redis as server;
 
 /// The time of `rounds` decisions, so many under way at any time, on both workers.
 async fn timed(limiter: &Limiter, policy: &'static str, rounds: u64, at_once: u64) -> Duration {

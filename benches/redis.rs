@@ -13,9 +13,7 @@ use redis::io::tcp::TcpSettings;
 use tokio::runtime::Runtime;
 use tower_throttle::{Limit, Limiter, Policy, SECOND};
 
-#[path = "../tests/support/redis.rs"]
-#[allow(dead_code, unreachable_pub)]
-mod server;
+use support::redis as server;
 
 const KEYS: u64 = 100_000;
 

@@ -24,12 +24,10 @@ use tower_throttle::{
 use tower_throttle::{Metrics, TopDenied};
 
 use self::asking::{Asked, ask};
-use self::same_for_all::SameForAll;
+use support::same_for_all::SameForAll;
 
-#[path = "memory_store/asking.rs"]
+#[path = "store/memory_store/asking.rs"]
 mod asking;
-#[path = "support/same_for_all.rs"]
-mod same_for_all;
 
 /// The system's allocator, which counts each thread's requests separately.
 struct Counting;

@@ -51,5 +51,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 fn file() -> PathBuf {
     let given = env::args_os().nth(1).map(PathBuf::from);
-    given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/algorithms.svg"))
+    given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/algorithms.svg"))
 }

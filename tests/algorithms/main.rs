@@ -1,26 +1,27 @@
 //! What the algorithms promise, on every store, and known faults of other systems: each test that
 //! excludes one is named after it.
 
+extern crate support;
+
 use std::time::Duration;
 
 use tower_throttle::algorithm::Action;
 use tower_throttle::{Clock, DAY, Limit, MINUTE, Micros, SECOND};
 
 mod concurrency;
+mod differential;
 mod every_algorithm;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket;
 mod operations;
 mod penalty;
+mod rates;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
 mod token_bucket;
 mod waiting;
-
-#[path = "../support/mod.rs"]
-mod support;
 
 use support::bench::Bench;
 use support::limits::every;

@@ -1,6 +1,8 @@
 //! The file format: what it accepts, and how it refuses errors.
 #![cfg(feature = "config")]
 
+extern crate support;
+
 use std::convert::Infallible;
 
 use bytes::Bytes;
@@ -8,9 +10,6 @@ use http::{Request, Response};
 use http_body_util::Empty;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{Config, RateLimitLayer, ResponseBody};
-
-#[path = "../support/mod.rs"]
-mod support;
 
 mod algorithms;
 mod fields;
@@ -21,6 +20,7 @@ mod in_code;
 mod policies;
 mod quantities;
 mod refusals;
+mod reload;
 mod requests;
 mod rules;
 mod schema;

@@ -10,8 +10,8 @@ use tonic_web::{GrpcWebClientLayer, GrpcWebLayer};
 use tower::ServiceBuilder;
 use tower_throttle::{HOUR, Limit, Policy, RateLimitLayer, ResponseHead};
 
-use crate::http_store::Trip;
 use crate::stage::{Counted, SILENT, client, layer_of, listen, serve};
+use crate::support::http_store::Trip;
 
 /// Two of them are let through.
 fn only(failures: Code) -> RateLimitLayer {

@@ -15,14 +15,14 @@ use tower_throttle::{
     FailureMode, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Policy, RateLimitLayer, SECOND,
 };
 
-use crate::http_store::Trip;
 use crate::stage::{Counted, check, client, layer, layer_of, listen, serve};
+use crate::support::http_store::Trip;
 
 /// Calls once, with this service config, and returns what the client was told.
 async fn call(address: SocketAddr, service_config: Option<Value>) -> Value {
-    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/target/grpcio/bin/python");
+    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/grpcio/bin/python");
     let output = Command::new(python)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/grpc/call.py"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/grpc/call.py"))
         .arg(address.to_string())
         .args(service_config.map(|config| config.to_string()))
         .kill_on_drop(true)

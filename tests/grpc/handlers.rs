@@ -7,9 +7,9 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tower_throttle::{Key, Limit, Limiter, MINUTE, NoRequest, Policy, Rejection, SECOND};
 
-use crate::http_store::{TestStore, Trip};
 use crate::stage::{client, layer_of, listen};
 use crate::status::pushback;
+use crate::support::http_store::{TestStore, Trip};
 
 /// Asks for each call itself.
 struct Asking(Limiter);

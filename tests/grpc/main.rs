@@ -2,6 +2,8 @@
 //! show.
 #![cfg(feature = "tonic")]
 
+extern crate support;
+
 mod deadlines;
 mod failures;
 #[cfg(unix)]
@@ -14,8 +16,3 @@ mod streaming;
 mod users;
 mod web;
 mod wire;
-
-#[path = "../support/http_store.rs"]
-mod http_store;
-#[path = "../support/mod.rs"]
-mod support;

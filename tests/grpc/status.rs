@@ -13,8 +13,8 @@ use tower_throttle::{
     PeerAddr, Policy, RateLimitLayer, RequestHead, SECOND,
 };
 
-use crate::http_store::{TRIPS, TestStore, Trip};
 use crate::stage::{Counted, bind, check, client, layer, layer_of, listen, serve};
+use crate::support::http_store::{TRIPS, TestStore, Trip};
 
 /// The status of a call that is not let through.
 async fn refused(layer: RateLimitLayer) -> Status {

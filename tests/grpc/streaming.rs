@@ -19,8 +19,8 @@ use tonic_types::StatusExt;
 use tower::service_fn;
 use tower_throttle::{Limit, MINUTE, RateLimitLayer, SECOND};
 
-use crate::http_store::{TestStore, Trip};
 use crate::stage::{Counted, client, connect, layer, listen, serve};
+use crate::support::http_store::{TestStore, Trip};
 
 /// Takes messages, and counts its calls.
 #[derive(Clone, Default)]

@@ -9,8 +9,8 @@ use axum::routing::post;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::http_store::{TRIPS, Trip};
 use crate::stage::{Counted, bind, layer, serve};
+use crate::support::http_store::{TRIPS, Trip};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

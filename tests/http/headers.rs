@@ -12,8 +12,8 @@ use tower_throttle::{
     RateLimitLayer, Rejection, RequestHead, SECOND,
 };
 
-use super::http_store::{TRIPS, TestStore, Trip};
 use super::{hello, serve};
+use crate::support::http_store::{TRIPS, TestStore, Trip};
 
 /// Every family there is.
 pub(super) const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11

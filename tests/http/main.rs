@@ -1,10 +1,19 @@
 //! The layer over real sockets: axum and plain hyper as servers, HTTP/1.1 and HTTP/2.
 
+extern crate support;
+
 mod bodies;
+mod browser_cors;
+mod client_address;
+mod curl;
+mod exposed_decisions;
 mod handlers;
 mod headers;
-#[path = "../support/http_store.rs"]
-mod http_store;
+mod key_reading;
+mod missing_keys;
+mod peer_addr;
+mod routes;
+mod service;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,7 +37,7 @@ use tower_throttle::{
     RateLimitLayer, Rejection, RequestHead, Route,
 };
 
-use http_store::{TRIPS, TestStore, Trip};
+use crate::support::http_store::{TRIPS, TestStore, Trip};
 
 fn layer(trip: Trip, permits: u32) -> RateLimitLayer {
     RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE)))

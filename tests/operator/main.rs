@@ -1,16 +1,15 @@
 //! The router for operators, over real sockets.
 #![cfg(all(feature = "axum", feature = "memory", feature = "redis"))]
 
+extern crate support;
+
 mod addresses;
 mod browsers;
 mod changes;
-#[path = "../support/http_store.rs"]
-mod http_store;
+mod page;
 mod refused;
 mod state;
 mod subjects;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::net::SocketAddr;
 
@@ -23,7 +22,7 @@ use tower_throttle::{
     HOUR, Limit, Limiter, MemoryStore, Operator, Peer, Policy, RateLimitLayer, RedisStore,
 };
 
-use self::support::redis::free_port;
+use crate::support::redis::free_port;
 
 /// A limiter and what operators see of it.
 struct Site {

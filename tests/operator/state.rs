@@ -7,7 +7,7 @@ use tower_throttle::{
     TopDenied,
 };
 
-use crate::http_store::{TestStore, Trip};
+use crate::support::http_store::{TestStore, Trip};
 #[cfg(feature = "config")]
 use crate::support::web::GENEROUS;
 use crate::{Site, status_from, ten, unreachable};

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{
-    Answer, Check, Clock, Decision, Decisions, DenyCache, FailureMode, Key, Limit, Limiter,
-    LimiterBuilder, MINUTE, ManualClock, MemoryStore, Policy, PolicyId, SECOND, Store, StoreError,
-    Subject,
+    Answer, Check, Clock, Decision, Decisions, DenyCache, Limit, Limiter, LimiterBuilder, MINUTE,
+    ManualClock, MemoryStore, Policy, PolicyId, SECOND, Store, StoreError,
 };
 
 use super::asking::{answer_of, check_of, heard};

@@ -54,7 +54,7 @@ static ALONE: Mutex<()> = Mutex::const_new(());
 pub struct Browser {
     client: Client,
     session: String,
-    driver: Driver,
+    _driver: Driver,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -83,7 +83,7 @@ impl Browser {
         Self {
             session: format!("{sessions}/{id}"),
             client,
-            driver,
+            _driver: driver,
             _alone: alone,
         }
     }

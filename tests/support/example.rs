@@ -31,7 +31,7 @@ pub fn program(name: &str) -> PathBuf {
         }
     }
     let built = build
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(super::ROOT)
         .args(["build", "--example", name, "--message-format", "json"])
         .args(["--features", &features.join(",")])
         .args((!cfg!(debug_assertions)).then_some("--release"))

@@ -1,8 +1,6 @@
 //! Limiters for the tests of the layer, over a store that answers at once, after a round trip, or
 //! not at all.
 
-#![allow(dead_code, reason = "each test file uses a part")]
-
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +13,7 @@ use tower_throttle::{
 
 /// How a store answers.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Trip {
+pub enum Trip {
     /// At once.
     None,
     /// When the answer is polled a second time.
@@ -27,11 +25,11 @@ pub(crate) enum Trip {
 }
 
 /// The ways of a store that works: what must hold, holds for both.
-pub(crate) const TRIPS: [Trip; 2] = [Trip::None, Trip::Short];
+pub const TRIPS: [Trip; 2] = [Trip::None, Trip::Short];
 
 /// Counts with the algorithms on a stopped clock. Clones share the counts.
 #[derive(Clone)]
-pub(crate) struct TestStore {
+pub struct TestStore {
     trip: Trip,
     counts: Arc<Counts>,
 }
@@ -44,7 +42,7 @@ struct Counts {
 }
 
 impl TestStore {
-    pub(crate) fn new(trip: Trip) -> Self {
+    pub fn new(trip: Trip) -> Self {
         Self {
             trip,
             counts: Arc::default(),
@@ -52,12 +50,12 @@ impl TestStore {
     }
 
     /// A limiter over this store with one policy, `api`, for everybody.
-    pub(crate) fn limiter(&self, limit: Limit) -> Limiter {
+    pub fn limiter(&self, limit: Limit) -> Limiter {
         Limiter::new(self.clone(), [Policy::new("api", limit)]).expect("a sound policy")
     }
 
     /// How many questions have been decided.
-    pub(crate) fn decided(&self) -> usize {
+    pub fn decided(&self) -> usize {
         self.counts.decided.load(Ordering::SeqCst)
     }
 }

@@ -1,7 +1,4 @@
-//! Records what is sent to `tracing`. Included by each test file separately: the crate is there
-//! only with the feature.
-
-#![allow(dead_code, reason = "each test file uses a part")]
+//! Records what is sent to `tracing`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,42 +11,42 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 /// Everything that is logged on this thread while it is kept.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<Vec<Entry>>>);
+pub struct Log(Arc<Mutex<Vec<Entry>>>);
 
 /// An event, a new span, or what is added to a span.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
-    pub(crate) level: Level,
-    pub(crate) target: String,
+pub struct Entry {
+    pub level: Level,
+    pub target: String,
     /// The span's name, or the event's message.
-    pub(crate) name: String,
-    pub(crate) fields: BTreeMap<String, String>,
+    pub name: String,
+    pub fields: BTreeMap<String, String>,
     /// The surrounding spans, the innermost last.
-    pub(crate) within: Vec<&'static str>,
-    pub(crate) is_event: bool,
+    pub within: Vec<&'static str>,
+    pub is_event: bool,
 }
 
 impl Log {
     /// Listens on this thread until the guard is dropped.
-    pub(crate) fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
+    pub fn listen() -> (Self, tracing::subscriber::DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::registry().with(log.clone());
         (log, tracing::subscriber::set_default(subscriber))
     }
 
     /// Listens on all threads without a listener of their own. Once for each program.
-    pub(crate) fn listen_everywhere() -> Self {
+    pub fn listen_everywhere() -> Self {
         let log = Self::default();
         let subscriber = tracing_subscriber::registry().with(log.clone());
         tracing::subscriber::set_global_default(subscriber).unwrap();
         log
     }
 
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<Entry> {
         self.0.lock().unwrap().clone()
     }
 
-    pub(crate) fn events(&self) -> Vec<Entry> {
+    pub fn events(&self) -> Vec<Entry> {
         let mut entries = self.entries();
         entries.retain(|entry| entry.is_event);
         entries
@@ -61,12 +58,12 @@ impl Log {
 }
 
 impl Entry {
-    pub(crate) fn field(&self, name: &str) -> &str {
+    pub fn field(&self, name: &str) -> &str {
         let found = self.fields.get(name);
         found.unwrap_or_else(|| panic!("no {name} in {self:?}"))
     }
 
-    pub(crate) fn names(&self) -> Vec<&str> {
+    pub fn names(&self) -> Vec<&str> {
         self.fields.keys().map(String::as_str).collect()
     }
 }

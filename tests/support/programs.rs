@@ -1,6 +1,4 @@
 //! Stand-ins for programs: scripts that print what they are asked to do.
-#![allow(dead_code, unreachable_pub)]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 
 use tower_throttle::{Answer, Check, Key, MemoryStore, Store, Subject};
 
-pub(crate) struct SameForAll(pub(crate) MemoryStore);
+pub struct SameForAll(pub MemoryStore);
 
 impl Store for SameForAll {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {

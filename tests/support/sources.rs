@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(crate) fn src() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+pub fn src() -> PathBuf {
+    Path::new(super::ROOT).join("src")
 }
 
 /// All source files in this directory and below.
-pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
+pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
     let files = entries.flat_map(|entry| {
         let path = entry.unwrap().path();

@@ -18,7 +18,7 @@ use super::{refusal, with_field};
 
 mod types;
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/limits.schema.json");
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/limits.schema.json");
 
 /// In the draft that editors support.
 fn made_of<T: JsonSchema>() -> Value {
@@ -172,7 +172,7 @@ fn words_of(schema: &Value) -> BTreeSet<String> {
 
 #[test]
 fn every_field_is_documented_where_users_look_for_it() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = Path::new(support::ROOT);
     let tables = fs::read_to_string(source.join("src/config/mod.rs")).unwrap();
     let page = fs::read_to_string(source.join("docs/configuration.md")).unwrap();
     for schema in [made_of::<types::File>(), made_of::<types::Policy>()] {

@@ -1,0 +1,14 @@
+//! What a limiter and its layer do with a request or an operation, on every store.
+
+extern crate support;
+
+mod cancelled;
+mod dynamic_limits;
+mod operations;
+mod panics;
+mod penalty;
+mod rules;
+mod settle;
+mod throttle;
+mod told;
+mod waiting;

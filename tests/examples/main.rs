@@ -1,0 +1,11 @@
+//! The examples as programs, from outside.
+
+extern crate support;
+
+mod compare;
+mod fleet;
+mod memory_per_key;
+mod observability;
+mod operator;
+mod quickstart;
+mod server;

@@ -1,0 +1,10 @@
+//! The Redis store with servers that work.
+
+extern crate support;
+
+mod coalescing;
+mod concurrency;
+mod connect;
+mod fleet;
+mod keys;
+mod load;

@@ -1,0 +1,10 @@
+//! What the repository promises of itself: floors, names, versions, fuzz targets, scripts.
+
+extern crate support;
+
+#[cfg(feature = "config")]
+mod fuzz_targets;
+mod layering;
+mod public_types;
+mod test_script;
+mod test_servers_script;
