@@ -1,6 +1,6 @@
 //! What each fuzz target does with its bytes: it panics where something is wrong.
 //!
-//! `tests/fuzz_targets.rs` includes this file, so that the targets are built and hold on their
+//! `tests/repository/fuzz_targets.rs` includes this file, so that the targets are built and hold on their
 //! seeds, and on mutations of them, wherever the tests run.
 
 pub mod client_address;

@@ -57,8 +57,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Counts permits, in one process or for a whole fleet.
 ///
-/// These are the promises of every store. `tests/store_contract.rs` holds the stores of this crate
-/// to them, and `tests/differential` to the fourth: there they judge the same histories as the
+/// These are the promises of every store. `tests/store/contract.rs` holds the stores of this crate
+/// to them, and `tests/algorithms/differential` to the fourth: there they judge the same histories as the
 /// algorithms alone.
 ///
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each is

@@ -70,7 +70,7 @@ async fn no_fraction_of_a_token_is_lost_or_invented(bench: &Bench) {
     }
 }
 
-/// A bucket that is forgotten after ten seconds would be full after ten seconds. `tests/redis_keys`
+/// A bucket that is forgotten after ten seconds would be full after ten seconds. `tests/redis/keys`
 /// shows that Redis keeps it as long as it must.
 async fn a_refill_of_days_is_not_cut_short(bench: &Bench) {
     let limit = Limit::token_bucket(10, Rate::new(1, DAY));

@@ -1,5 +1,5 @@
 //! A store that gives no useful answer: what is reported, and that nothing is counted. Decisions
-//! during and after each outage are tested in `tests/faults`.
+//! during and after each outage are tested in `faults`.
 
 use std::time::{Duration, Instant};
 

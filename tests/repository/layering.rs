@@ -62,10 +62,10 @@ fn no_file_imports_from_a_higher_floor() {
 fn an_upward_import_is_found_however_it_is_written() {
     let policy = ["policy"].map(str::to_owned);
     for text in [
-        "\nuse crate::layering::http::Route;\n",
-        "\nuse crate::layering::{error, http::Route};\n",
-        "\nuse crate::layering::{error::{A, B}, config};\n",
-        "\nfn f() -> crate::layering::tower::Layer {\n",
+        "\nuse crate::http::Route;\n",
+        "\nuse crate::{error, http::Route};\n",
+        "\nuse crate::{error::{A, B}, config};\n",
+        "\nfn f() -> crate::tower::Layer {\n",
         "\nuse super::http::Route;\n",
         "\npub(super) use super::{limit, http};\n",
     ] {
@@ -84,10 +84,10 @@ fn an_upward_import_is_found_however_it_is_written() {
 fn lower_floors_and_comments_may_be_named() {
     let policy = ["policy"].map(str::to_owned);
     for text in [
-        "use crate::layering::{error, limit::Limit, store::{Store, Check}};",
-        "/// Read by a [`Route`](crate::layering::http::Route).\n",
-        "    // as crate::layering::http does\n",
-        "#[cfg(test)]\nmod tests {\n    use crate::layering::http::Route;\n}\n",
+        "use crate::{error, limit::Limit, store::{Store, Check}};",
+        "/// Read by a [`Route`](crate::http::Route).\n",
+        "    // as crate::http does\n",
+        "#[cfg(test)]\nmod tests {\n    use crate::http::Route;\n}\n",
     ] {
         assert_eq!(faults(&policy, text), [], "{text:?}");
     }
@@ -98,11 +98,11 @@ fn lower_floors_and_comments_may_be_named() {
 #[test]
 fn a_module_without_a_floor_is_a_fault() {
     assert_eq!(
-        faults(&["policy".to_owned()], "use crate::layering::cellar::Wine;").len(),
+        faults(&["policy".to_owned()], "use crate::cellar::Wine;").len(),
         1
     );
     assert_eq!(
-        faults(&["cellar".to_owned()], "use crate::layering::time::Micros;").len(),
+        faults(&["cellar".to_owned()], "use crate::time::Micros;").len(),
         1
     );
 }
@@ -145,8 +145,8 @@ fn a_circle_is_found_between_the_files_that_define_what_is_imported() {
     let circle = [
         face,
         ("a/b", "use super::C;\n"),
-        ("a/c", "use crate::layering::{\n    d,\n    a::B,\n};\n"),
-        ("d", "use crate::layering::a::C;\n"),
+        ("a/c", "use crate::{\n    d,\n    a::B,\n};\n"),
+        ("d", "use crate::a::C;\n"),
     ];
     assert_eq!(circles(&files(&circle)), [["a/b", "a/c", "d"]]);
     let none = [
@@ -331,7 +331,7 @@ fn faults(module: &[String], text: &str) -> Vec<(usize, String)> {
         )];
     };
     let root = "super::".repeat(module.len());
-    let roots = ["crate::layering::", &root];
+    let roots = ["crate::", &root];
     let imports = roots.iter().flat_map(|root| imports(&code, root));
     let fault = |(line, import): (usize, String)| match floor_of(&import) {
         Some(above) if above > floor => Some((

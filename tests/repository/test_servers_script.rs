@@ -76,8 +76,9 @@ fn a_server_that_is_not_there_is_fetched_once() {
             };
             let begins = format!("{version} --test algorithms ");
             assert!(most.starts_with(&begins), "{most}");
-            assert!(most.ends_with(" -- --skip tls::"), "{most}");
-            assert_eq!(refusing, format!("{version} --test faults -- refusing::"));
+            assert!(most.ends_with(" --skip tls::"), "{most}");
+            assert!(refusing.starts_with(version), "{refusing}");
+            assert!(refusing.contains(" refusing::"), "{refusing}");
             assert_eq!(stderr.contains("fetched"), is_first, "{stderr}");
         }
     }
