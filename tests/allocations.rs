@@ -119,7 +119,7 @@ fn a_check_of_a_known_key_allocates_nothing_allowed_or_denied() {
 
 /// A body that nothing has to end with passes as it is.
 #[test]
-fn a_request_through_the_layer_allocates_nothing_and_neither_does_the_body_of_its_response() {
+fn a_request_through_the_layer_and_its_body_allocate_nothing() {
     let policy = Policy::new("api", Limit::gcra(1_000_000, SECOND));
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
     let layer = RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE);
@@ -188,7 +188,7 @@ impl Store for Gone {
 }
 
 #[tokio::test]
-async fn a_decision_without_the_store_allocates_nothing_whatever_the_failure_mode() {
+async fn no_failure_mode_allocates_without_the_store() {
     let mut policies = Vec::new();
     for (name, mode) in [
         ("open", FailureMode::Allow),
@@ -314,7 +314,7 @@ async fn a_flood_of_denied_subjects_takes_no_more_than_is_documented() {
 }
 
 #[test]
-fn a_key_that_comes_back_after_a_minute_of_others_still_allocates_nothing() {
+fn a_key_that_returns_after_a_minute_of_others_allocates_nothing() {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let limit = Limit::gcra(100, MINUTE);

@@ -8,7 +8,7 @@ use rustls::crypto::{CryptoProvider, ring};
 use tower_throttle::{Config, RedisStore};
 
 #[tokio::test]
-async fn the_application_can_still_choose_when_addresses_and_certificates_have_been_read() {
+async fn the_application_can_choose_cryptography_after_reading_urls() {
     let CertifiedKey { cert, signing_key } =
         rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     for address in [

@@ -11,15 +11,15 @@ use crate::{RATES, every_algorithm};
 
 on_every_store! {
     exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate
-    a_rate_that_is_no_whole_number_of_microseconds_is_exact_over_time
+    a_rate_of_no_whole_microseconds_is_exact_over_time
     denied_until_retry_after_and_allowed_at_it
-    who_has_taken_the_last_permit_is_told_to_the_microsecond_when_the_next_one_comes
+    the_taker_of_the_last_permit_is_told_exactly_when_to_return
     idling_gives_no_permit_too_many
     remaining_counts_down_and_is_what_could_be_taken
     who_takes_for_good_is_told_of_the_same_reset
     hammering_while_denied_never_pushes_the_reset_away
     a_clock_that_steps_back_never_frees_capacity
-    nobody_is_kept_out_for_longer_than_two_windows_by_a_clock_that_was_ahead
+    a_clock_that_was_ahead_denies_for_two_windows_at_most
     a_cost_above_the_capacity_is_never_and_not_not_yet
     a_lowered_limit_does_not_stumble_over_a_state_above_it
     a_raised_rate_forgives_nothing
@@ -64,7 +64,7 @@ async fn drain(bench: &Bench, policy: &str, limit: Limit, cost: u32) -> u32 {
     had
 }
 
-async fn a_rate_that_is_no_whole_number_of_microseconds_is_exact_over_time(bench: &Bench) {
+async fn a_rate_of_no_whole_microseconds_is_exact_over_time(bench: &Bench) {
     for (limit, period) in [(3, SECOND), (7, MINUTE), (11, Duration::from_micros(7_001))] {
         let gcra = Limit::gcra(limit, period).burst(2);
         let start = bench.clock.now();
@@ -115,9 +115,7 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
 
 /// Also when the last of them are taken at once, which a script judges as one sum, and when a take or a
 /// denial is of several.
-async fn who_has_taken_the_last_permit_is_told_to_the_microsecond_when_the_next_one_comes(
-    bench: &Bench,
-) {
+async fn the_taker_of_the_last_permit_is_told_exactly_when_to_return(bench: &Bench) {
     let (permits, window) = (12, 12 * MINUTE);
     for limit in every_algorithm(permits, window) {
         // Places of a concurrency limit come back when their holders end.
@@ -269,7 +267,7 @@ fn can_wait(limit: Limit) -> bool {
 }
 
 /// A denial writes what makes its wait come true, and so does what is taken.
-async fn nobody_is_kept_out_for_longer_than_two_windows_by_a_clock_that_was_ahead(bench: &Bench) {
+async fn a_clock_that_was_ahead_denies_for_two_windows_at_most(bench: &Bench) {
     bench.advance(20 * HOUR);
     for limit in every_algorithm(3, MINUTE) {
         if can_wait(limit) {

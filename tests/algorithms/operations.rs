@@ -17,7 +17,7 @@ on_every_store! {
     what_is_charged_above_all_that_can_be_counted_leaves_no_trace
     what_is_charged_when_the_clock_has_stepped_back_forgives_no_debt
     what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits
-    nothing_is_withdrawn_while_somebody_may_wait_for_a_part_of_a_microsecond
+    nothing_is_withdrawn_while_somebody_may_wait_a_fraction
     a_credit_is_clamped_at_the_untouched_state
     a_credit_of_what_was_taken_undoes_it
     a_credit_never_revives_an_ended_window
@@ -120,7 +120,7 @@ async fn what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits(bench: 
     assert_eq!(left.remaining(), 2);
 }
 
-async fn nothing_is_withdrawn_while_somebody_may_wait_for_a_part_of_a_microsecond(bench: &Bench) {
+async fn nothing_is_withdrawn_while_somebody_may_wait_a_fraction(bench: &Bench) {
     let limit = Limit::token_bucket(3, Rate::new(3, SECOND));
     let _ = bench.ask(limit, 1).await;
     let receipt = bench.ask(limit, 2).await.receipt();

@@ -14,7 +14,7 @@ on_every_store! {
     hammering_while_banned_never_makes_a_ban_longer
     a_banned_subject_takes_no_permits
     bans_double_up_to_the_longest
-    a_ban_is_forgotten_when_it_has_been_over_for_as_long_as_the_longest
+    a_ban_is_forgotten_once_over_for_as_long_as_the_longest
     a_reset_lifts_the_ban_and_the_limit
     a_subject_that_is_never_denied_leaves_no_penalty_behind
     a_changed_penalty_forgives_no_ban
@@ -113,7 +113,7 @@ async fn bans_double_up_to_the_longest(bench: &Bench) {
     }
 }
 
-async fn a_ban_is_forgotten_when_it_has_been_over_for_as_long_as_the_longest(bench: &Bench) {
+async fn a_ban_is_forgotten_once_over_for_as_long_as_the_longest(bench: &Bench) {
     let penalty = Penalty::after(1, MINUTE, MINUTE).doubling_up_to(5 * MINUTE);
     for (early_us, minutes) in [(1, 2), (0, 1)] {
         get_banned(bench, &penalty).await;

@@ -18,12 +18,12 @@ on_every_store! {
     window_of_a_year_does_not_overflow
     a_cost_of_n_occupies_n_permits
     a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one
-    a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_by_it_alone
-    a_shorter_window_gives_back_the_oldest_of_all_when_it_is_not_known_which
+    a_shorter_window_gives_back_only_what_it_counts
+    a_shorter_window_gives_back_the_oldest_if_unknown_which
     a_shorter_window_gives_back_nothing_that_has_lapsed_by_it
-    what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own
+    what_a_longer_window_leaves_lapses_by_its_own_length
     without_the_newest_time_may_stand_still_earlier_and_more_count
-    permits_are_known_by_their_instant_while_they_are_among_the_newest_32
+    the_newest_32_permits_are_known_by_their_instant
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
@@ -111,9 +111,7 @@ async fn a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one(bench: 
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
 }
 
-async fn a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_by_it_alone(
-    bench: &Bench,
-) {
+async fn a_shorter_window_gives_back_only_what_it_counts(bench: &Bench) {
     let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
     let _ = bench.ask(long, 1).await;
     bench.advance(2 * MINUTE);
@@ -127,7 +125,7 @@ async fn a_shorter_window_gives_back_what_it_counts_and_leaves_what_has_lapsed_b
     assert_eq!(bench.ask(long, 0).await.remaining(), 9);
 }
 
-async fn a_shorter_window_gives_back_the_oldest_of_all_when_it_is_not_known_which(bench: &Bench) {
+async fn a_shorter_window_gives_back_the_oldest_if_unknown_which(bench: &Bench) {
     let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
     let _ = bench.ask(long, 2).await;
     bench.advance(2 * MINUTE);
@@ -149,7 +147,7 @@ async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench
     assert_eq!(bench.ask(long, 0).await.remaining(), 6);
 }
 
-async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench: &Bench) {
+async fn what_a_longer_window_leaves_lapses_by_its_own_length(bench: &Bench) {
     let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
     let _ = bench.ask(short, 1).await;
     bench.advance(40 * SECOND);
@@ -175,7 +173,7 @@ async fn without_the_newest_time_may_stand_still_earlier_and_more_count(bench: &
 }
 
 /// Behind more others the oldest are given back in their place.
-async fn permits_are_known_by_their_instant_while_they_are_among_the_newest_32(bench: &Bench) {
+async fn the_newest_32_permits_are_known_by_their_instant(bench: &Bench) {
     let limit = Limit::sliding_log(100, MINUTE);
     for (others, is_known) in [(31, true), (32, false)] {
         let _ = bench.ask(limit, 1).await;

@@ -18,8 +18,8 @@ on_every_store! {
     another_number_of_slices_forgives_nothing
     denied_requests_are_not_counted
     a_shorter_window_gives_back_nothing_that_has_lapsed_by_it
-    a_shorter_window_gives_back_at_most_what_it_counts_up_to_the_instant
-    what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own
+    a_shorter_window_gives_back_at_most_what_it_counts
+    what_a_longer_window_leaves_lapses_by_its_own_length
 }
 
 async fn never_admits_more_than_the_limit_in_any_window(bench: &Bench) {
@@ -145,7 +145,7 @@ async fn a_shorter_window_gives_back_nothing_that_has_lapsed_by_it(bench: &Bench
     assert_eq!(bench.ask(short, 0).await.remaining(), 7);
 }
 
-async fn a_shorter_window_gives_back_at_most_what_it_counts_up_to_the_instant(bench: &Bench) {
+async fn a_shorter_window_gives_back_at_most_what_it_counts(bench: &Bench) {
     let [long, short] = long_and_short();
     bench.align(MINUTE);
     let _ = bench.ask(long, 2).await;
@@ -159,7 +159,7 @@ async fn a_shorter_window_gives_back_at_most_what_it_counts_up_to_the_instant(be
     assert_eq!(bench.ask(long, 0).await.remaining(), 5);
 }
 
-async fn what_a_longer_window_leaves_is_over_when_it_has_lapsed_by_its_own(bench: &Bench) {
+async fn what_a_longer_window_leaves_lapses_by_its_own_length(bench: &Bench) {
     let [long, short] = long_and_short();
     bench.align(MINUTE);
     let _ = bench.ask(short, 1).await;

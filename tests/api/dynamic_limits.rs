@@ -31,7 +31,7 @@ on_every_store! {
     a_limit_of_another_algorithm_is_the_servers_fault
     a_limit_chosen_to_be_nothing_denies_for_ever_and_takes_nothing
     a_limit_of_nothing_may_give_way_to_a_chosen_one
-    a_reset_under_a_limit_of_nothing_forgets_what_chosen_limits_have_counted
+    a_reset_under_a_limit_of_nothing_forgets_chosen_limits
 }
 
 /// Premium users have their own limit.
@@ -354,7 +354,7 @@ async fn a_limit_of_nothing_may_give_way_to_a_chosen_one(bench: &Bench) {
     assert_eq!(site.ask("alice", "premium").await.status(), 500);
 }
 
-async fn a_reset_under_a_limit_of_nothing_forgets_what_chosen_limits_have_counted(bench: &Bench) {
+async fn a_reset_under_a_limit_of_nothing_forgets_chosen_limits(bench: &Bench) {
     // A place is free as soon as its request has ended.
     for (name, limit) in AT_ONCE
         .into_iter()
@@ -398,7 +398,7 @@ async fn the_reason_is_there_for_the_layers_outside() {
 
 /// Even if the policy's own limit holds nobody up.
 #[tokio::test]
-async fn a_request_dropped_while_a_chosen_limit_delays_it_gives_back_what_it_took() {
+async fn a_request_dropped_in_a_chosen_delay_gives_back_its_permits() {
     let bucket = Limit::leaky_bucket(3, per_minute(3));
     let policy = tiers(bucket.without_delay(), bucket);
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();

@@ -29,7 +29,7 @@ on_every_store! {
     operations_leave_other_keys_and_policies_alone
     a_secret_makes_keys_of_its_own
     an_unknown_policy_is_an_error
-    a_receipt_tells_the_instant_of_what_can_be_given_back_and_no_other
+    a_receipt_tells_the_instant_of_what_can_be_given_back
 }
 
 /// A limiter with a policy for each of these limits, named after them.
@@ -136,7 +136,7 @@ async fn a_credit_gives_back_no_more_than_was_taken(bench: &Bench) {
     }
 }
 
-async fn a_receipt_tells_the_instant_of_what_can_be_given_back_and_no_other(bench: &Bench) {
+async fn a_receipt_tells_the_instant_of_what_can_be_given_back(bench: &Bench) {
     let limiter = limiter_of(bench, every(10, MINUTE));
     for (name, _) in every(10, MINUTE) {
         let taken_at = |decision: &Decision| decision.receipt().taken_at();

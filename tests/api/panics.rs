@@ -222,7 +222,7 @@ impl Clock for Stuck {
 /// A second panic while the first one gives back what the request may have taken would abort the
 /// process.
 #[tokio::test]
-async fn a_store_that_panics_at_every_question_fails_requests_and_not_the_process() {
+async fn a_store_that_always_panics_fails_requests_not_the_process() {
     let stores: [Box<dyn Store>; 3] = [
         Box::new(Unsound::new(false)),
         Box::new(Unsound::new(true)),

@@ -219,7 +219,7 @@ fn a_file_says_what_a_program_says() {
 }
 
 #[test]
-fn an_option_of_another_algorithm_is_refused_with_the_one_that_has_it() {
+fn another_algorithms_option_is_refused_with_its_owner() {
     for (option, theirs) in [
         ("burst = 5", "gcra"),
         ("capacity = 5", "token-bucket and leaky-bucket"),

@@ -55,7 +55,7 @@ fn a_field_that_does_not_exist_is_refused_with_those_that_do() {
 }
 
 #[test]
-fn a_field_of_the_file_that_stands_in_a_policy_is_refused_with_its_place() {
+fn a_file_level_field_in_a_policy_is_refused_with_its_place() {
     assert_eq!(
         refusal(&format!("{}headers = \"none\"\n", with_field("burst = 20"))),
         "line 9: policy \"client\": headers: is a field of the whole file, write it above the \

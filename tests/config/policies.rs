@@ -282,7 +282,7 @@ async fn allowed_without_store(head: &str, policy: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_policy_without_a_store_does_what_it_says_or_else_what_the_file_says() {
+async fn a_policy_without_a_store_follows_its_or_the_files_mode() {
     let [allow, deny, quarter, whole] =
         ["\"allow\"", "\"deny\"", "{ local = 0.25 }", "{ local = 1 }"]
             .map(|mode| format!("on_store_failure = {mode}"));

@@ -99,7 +99,7 @@ fn proxies_that_cannot_be_read_are_refused_in_their_line() {
 }
 
 #[test]
-fn to_trust_every_address_is_refused_in_its_line_unless_the_proxies_are_counted() {
+fn trust_in_every_address_is_refused_unless_proxies_are_counted() {
     for trusted in ["[\"0.0.0.0/0\", \"::/0\"]", "[\"0.0.0.0/0\"]"] {
         let file = format!("store = \"memory\"\ntrusted_proxies = {trusted}\n");
         let refused = refusal(&file);
@@ -173,7 +173,7 @@ async fn a_request_without_a_key_is_taken_as_the_policy_says() {
 /// The server was to identify the user: without one, the limits most likely stand outside of the
 /// authentication.
 #[tokio::test]
-async fn a_request_without_a_user_is_an_error_of_the_server_unless_the_policy_says_otherwise() {
+async fn a_request_without_user_is_a_server_error_by_default() {
     for key in ["\"user\"", "[\"header:x-app\", \"user\"]"] {
         let policy =
             format!("name = \"user\"\nalgorithm = \"gcra\"\nlimit = \"1/min\"\nkey = {key}");

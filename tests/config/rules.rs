@@ -108,7 +108,7 @@ async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
 }
 
 #[test]
-fn an_address_on_a_list_that_is_always_taken_for_a_proxy_is_refused_in_its_line() {
+fn a_listed_address_taken_for_a_proxy_is_refused_in_its_line() {
     for list in ["deny", "allow"] {
         for range in ["10.1.2.3", "10.3.0.0/16"] {
             let lists = format!(
@@ -127,7 +127,7 @@ fn an_address_on_a_list_that_is_always_taken_for_a_proxy_is_refused_in_its_line(
 }
 
 #[tokio::test]
-async fn an_address_on_a_list_may_be_like_those_of_proxies_where_these_are_counted() {
+async fn listed_addresses_may_be_like_proxies_where_these_are_counted() {
     let lists = "trusted_proxies = [\"10.0.0.0/8\"]\ntrusted_hops = 1\ndeny = [\"10.3.0.0/16\"]";
     let layer = layer(&file(lists, "everybody"));
     for (told, status) in [("10.3.7.7", 403), ("10.4.7.7", 200)] {
@@ -210,7 +210,7 @@ async fn tenants_are_told_apart_by_host_wherever_the_request_has_it() {
 }
 
 #[tokio::test]
-async fn clients_are_told_apart_by_the_hops_and_the_prefix_that_the_file_says() {
+async fn clients_are_told_apart_by_the_files_hops_and_prefix() {
     let head = "trusted_proxies = [\"0.0.0.0/0\", \"::/0\"]\ntrusted_hops = 2";
     let layer = layer(&file(head, "client-addr"));
     for (told, status) in [

@@ -69,7 +69,7 @@ async fn the_policys_key_and_not_the_tiers_decides_whose_quota_it_is() {
 }
 
 #[tokio::test]
-async fn a_request_that_belongs_to_several_tiers_has_the_limit_of_the_first() {
+async fn a_request_of_several_tiers_has_the_limit_of_the_first() {
     let layer = layer(&by_api_key(
         "[{ values = [\"a\"], limit = \"1/min\" },\
          { key = \"header:x-plan\", values = [\"gold\"], limit = \"2/min\" },\
@@ -247,7 +247,7 @@ fn tiers_that_make_no_sense_are_refused() {
 
 /// Otherwise it would be denied each time, and nobody would be told why.
 #[test]
-fn a_tier_that_never_has_what_a_request_costs_is_refused_in_its_line() {
+fn a_tier_too_small_for_the_cost_is_refused_in_its_line() {
     let tiers = "[\n{ key = \"user\", values = [\"a\"], limit = \"30/s\" },\n\
                  { key = \"user\", values = [\"b\"], limit = \"29/s\" }]";
     assert_eq!(
@@ -268,7 +268,7 @@ fn a_value_of_the_same_key_belongs_to_one_tier() {
 }
 
 #[tokio::test]
-async fn a_tier_may_have_nothing_and_the_others_something_or_the_other_way_round() {
+async fn a_tier_may_have_nothing_while_others_have_something() {
     let two_rates = "name = \"client\"\nalgorithm = \"gcra\"\nlimit = [\"9/s\", \"99/h\"]\n\
                      key = \"header:x-api-key\"\n\
                      tiers = [{ values = \"free\", limit = \"0/s\" }]";

@@ -61,7 +61,7 @@ fn a_variable_that_names_no_store_is_refused_without_its_value() {
 }
 
 #[test]
-fn a_store_that_makes_no_sense_is_refused_with_the_variable_that_may_hold_it() {
+fn a_nonsensical_store_is_refused_with_its_variable() {
     for (store, problem) in [("5", "got 5"), ("\"memoyr\"", "no store has this name")] {
         assert_eq!(
             refusal(&format!("store = {store}\n")),

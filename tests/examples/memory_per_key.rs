@@ -82,7 +82,7 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 #[test]
-fn the_example_measures_every_algorithm_on_a_real_server_and_leaves_nothing_behind() {
+fn the_example_measures_every_algorithm_and_leaves_nothing() {
     let server = Server::start();
     let output = run(&server.url(), "20");
     assert!(output.status.success(), "{output:?}");
@@ -140,7 +140,7 @@ fn a_server_that_holds_keys_is_refused() {
 }
 
 #[test]
-fn without_a_server_the_example_says_what_it_needs_and_not_the_password() {
+fn without_a_server_the_example_says_what_it_needs() {
     let url = format!("redis://:secret@127.0.0.1:{}", free_port());
     let refusal = refusal(&url, "1");
     for part in [

@@ -366,7 +366,7 @@ fn a_missing_store_is_reported_at_the_start() {
 }
 
 #[tokio::test]
-async fn the_file_is_read_again_while_the_server_runs_and_the_outcome_is_printed() {
+async fn the_file_is_read_again_and_the_outcome_is_printed() {
     let mut server = Running::start_with(TWO, |command| command.stderr(Stdio::piped()));
     let stderr = BufReader::new(server.process.stderr.take().unwrap());
     let mut told = stderr.lines();

@@ -43,7 +43,7 @@ async fn a_grpc_call_counts_whatever_its_http_method() {
 
 /// A preflight is known by its head alone, and tonic serves calls by any method.
 #[tokio::test]
-async fn where_preflights_are_skipped_a_call_like_one_passes_unless_a_cors_layer_answers_it() {
+async fn a_call_like_a_skipped_preflight_passes_without_cors_layer() {
     let preflight = || {
         let request = check_by(Method::OPTIONS).header("origin", "https://example.com");
         request.header("access-control-request-method", "POST")

@@ -45,7 +45,7 @@ pub(crate) fn pushback(status: &Status) -> i64 {
 }
 
 #[tokio::test]
-async fn a_denied_call_is_resource_exhausted_and_never_reaches_the_service() {
+async fn a_denied_call_is_resource_exhausted_and_goes_no_further() {
     for trip in TRIPS {
         let service = Counted::default();
         let mut client = client(serve(layer(trip, 2), service.clone()).await).await;
@@ -144,7 +144,7 @@ impl AddressExtractor for Garbled {
 }
 
 #[tokio::test]
-async fn a_call_whose_address_cannot_be_read_is_an_invalid_argument_where_addresses_are_denied() {
+async fn calls_with_unreadable_addresses_are_invalid_arguments() {
     let denied = AccessList::new().addresses(Garbled, ["203.0.113.9"]);
     let limiter = Limiter::builder(TestStore::new(Trip::Short))
         .deny(denied.expect("a range"))
@@ -267,7 +267,7 @@ async fn a_layer_that_may_be_absent_fits_around_a_server() {
 
 /// An interceptor changes the body.
 #[tokio::test]
-async fn a_service_with_an_interceptor_is_limited_by_a_layer_that_wraps_bodies() {
+async fn a_service_with_an_interceptor_is_limited_by_wrapped_bodies() {
     use tower::Layer;
 
     let passes = |request: tonic::Request<()>| Ok(request);

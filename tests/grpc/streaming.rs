@@ -138,7 +138,7 @@ async fn a_clients_stream_is_one_decision() {
 }
 
 #[tokio::test]
-async fn a_servers_stream_is_one_decision_and_keeps_its_messages_and_trailers() {
+async fn a_servers_stream_is_one_decision_and_stays_whole() {
     let service = Counted::default();
     let mut client = client(serve(layer(Trip::Short, 1), service.clone()).await).await;
     let watched = client.watch(HealthCheckRequest::default()).await;

@@ -52,7 +52,7 @@ async fn fetched(browser: &Browser, url: &str) -> Value {
 }
 
 #[tokio::test]
-async fn with_the_cors_layer_outside_a_script_sees_denials_and_preflights_cost_nothing() {
+async fn with_cors_outside_scripts_see_denials_and_preflights_are_free() {
     let url = support::web::serve(app().layer(RateLimitLayer::new(one())).layer(cors())).await;
     let browser = elsewhere().await;
     // If its preflight had been counted, this would be one too many.
@@ -88,7 +88,7 @@ async fn without_exposed_headers_a_script_sees_the_status_alone() {
 }
 
 #[tokio::test]
-async fn with_the_cors_layer_inside_the_preflight_takes_the_place_of_the_request() {
+async fn with_cors_inside_the_preflight_takes_the_requests_place() {
     let limiter = one();
     let app = app()
         .layer(cors())
@@ -103,7 +103,7 @@ async fn with_the_cors_layer_inside_the_preflight_takes_the_place_of_the_request
 }
 
 #[tokio::test]
-async fn with_the_cors_layer_inside_preflights_can_be_skipped_and_denials_stay_unseen() {
+async fn with_cors_inside_preflights_can_be_skipped_denials_unseen() {
     let layer = RateLimitLayer::new(one()).skip_preflights();
     let url = support::web::serve(app().layer(cors()).layer(layer)).await;
     let browser = elsewhere().await;

@@ -116,7 +116,7 @@ async fn a_policy_that_nobody_judged_is_not_the_one_closest_to_exhaustion() {
 }
 
 #[tokio::test]
-async fn layers_within_each_other_tell_all_they_decided_the_outer_one_first() {
+async fn nested_layers_tell_all_decisions_the_outer_first() {
     let outer = layer(store(), [all(100)]).expose_decisions();
     let inner = layer(store(), [user(10)]).expose_decisions();
     let url = serve(app().layer(inner).layer(outer)).await;
@@ -152,7 +152,7 @@ async fn a_request_without_policies_gets_a_verdict_without_decisions() {
 }
 
 #[tokio::test]
-async fn a_handler_that_shows_what_is_left_answers_whatever_an_operator_switches() {
+async fn a_handler_that_shows_what_is_left_survives_every_switch() {
     let limiter = Limiter::new(store(), [user(10)]).unwrap();
     let limits = RateLimitLayer::new(limiter.clone()).expose_decisions();
     let url = serve(app().layer(limits.skip_preflights())).await;
@@ -187,7 +187,7 @@ async fn a_handler_that_shows_what_is_left_answers_whatever_an_operator_switches
 }
 
 #[tokio::test]
-async fn a_handler_behind_a_layer_that_exposes_nothing_is_told_what_to_call() {
+async fn a_handler_behind_a_layer_that_exposes_nothing_is_told_so() {
     let url = serve(app().layer(layer(store(), [user(10)]))).await;
     for path in ["/verdict", "/decision"] {
         let response = ask(&url, path).await;
@@ -224,7 +224,7 @@ async fn a_service_behind_a_store_that_always_allows_is_never_limited() {
 }
 
 #[tokio::test]
-async fn a_client_of_a_store_that_always_denies_sees_what_a_denied_client_sees() {
+async fn a_client_of_an_always_denying_store_sees_a_usual_denial() {
     let store = AlwaysDeny::retry_after(Duration::from_secs(7));
     let url = serve(app().layer(layer(store, [user(1_000)]))).await;
     for _ in 0..3 {

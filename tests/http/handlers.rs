@@ -62,7 +62,7 @@ const FAMILIES: [QuotaHeaders; 7] = [
 ];
 
 #[tokio::test]
-async fn the_policy_by_which_a_handler_denies_is_told_in_every_family_that_the_layer_has() {
+async fn a_handlers_denying_policy_is_told_in_every_header_family() {
     for headers in FAMILIES {
         for handler in [by_rejection, by_builder] {
             let denied = denied(handler(login()).layer(around(headers))).await;

@@ -89,7 +89,7 @@ async fn the_older_headers_tell_the_policy_that_is_closest_to_exhaustion() {
 
 /// A window gives five times as many as may come at once.
 #[tokio::test]
-async fn headers_of_one_value_show_the_fewest_permits_whatever_share_of_a_window_that_is() {
+async fn headers_of_one_value_show_the_fewest_permits() {
     let burst = Policy::new("burst", Limit::gcra(100, MINUTE).burst(20));
     let window = Policy::new("window", Limit::fixed_window(10, MINUTE));
     let url = serve(hello().layer(layer([burst, window]))).await;
@@ -224,7 +224,7 @@ async fn headers_of_one_value_show_the_denial_of_an_inner_layer() {
 }
 
 #[tokio::test]
-async fn no_family_is_written_on_a_redirect_or_when_the_store_gives_no_answer() {
+async fn no_family_is_written_on_redirects_or_without_an_answer() {
     let app = Router::new().route("/", get(|| async { Redirect::to("/there") }));
     let nested = app
         .layer(layer([everybody("api", 5)]))
@@ -281,7 +281,7 @@ async fn preflight(url: &str) -> reqwest::Response {
 }
 
 #[tokio::test]
-async fn a_cors_layer_outside_answers_preflights_and_shows_denials_to_browsers() {
+async fn a_cors_layer_outside_shows_denials_to_browsers() {
     let app = hello().layer(layer([everybody("api", 1)])).layer(cors(ALL));
     let url = serve(app).await;
     for _ in 0..3 {

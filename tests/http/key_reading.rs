@@ -263,7 +263,7 @@ async fn the_key_of_an_extension_is_its_value_also_outside_of_requests() {
 }
 
 #[tokio::test]
-async fn an_extension_reads_a_user_whether_the_id_is_a_number_or_its_digits() {
+async fn an_extension_reads_a_user_as_number_or_as_digits() {
     let extractors: [fn() -> Extension<UserId>; 2] = [
         || Extension::with(|user: &UserId| user.0),
         || Extension::with(|user: &UserId| user.0.to_string()),

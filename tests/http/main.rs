@@ -126,7 +126,7 @@ async fn axum_routers_are_limited_over_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn each_tenant_has_a_quota_of_its_own_which_both_versions_of_http_share() {
+async fn each_tenant_has_one_quota_for_both_versions_of_http() {
     let by_closure = |request: &RequestHead<'_>| request.host().map(|host| Key::from(&*host));
     let tenant = || {
         let policy = Policy::new("tenant", Limit::gcra(2, MINUTE));
@@ -160,7 +160,7 @@ async fn a_route_layer_counts_only_what_a_route_matches() {
 }
 
 #[tokio::test]
-async fn a_layer_is_about_the_routes_before_it_and_about_what_no_route_matches() {
+async fn a_layer_is_about_the_routes_before_it_and_unmatched_paths() {
     let late = || get(async || "late");
     let client = reqwest::Client::new();
     for (path, expected) in [

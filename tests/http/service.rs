@@ -232,7 +232,7 @@ async fn a_request_dropped_before_the_answer_counts_and_calls_nothing() {
 }
 
 #[tokio::test]
-async fn a_request_dropped_in_the_inner_service_drops_what_the_service_holds() {
+async fn a_request_dropped_in_the_service_drops_what_that_holds() {
     for trip in TRIPS {
         let held = Arc::new(());
         let inner = service_fn(|_: Request<Body>| {
@@ -408,7 +408,7 @@ fn dear() -> Request<Body> {
 
 /// It would be denied then, too.
 #[tokio::test]
-async fn a_cost_that_never_fits_has_no_time_to_come_back_beside_a_quota_that_is_used_up() {
+async fn a_cost_that_never_fits_has_no_reset_beside_a_used_up_quota() {
     let used = || Policy::new("used", Limit::gcra(1, MINUTE));
     let small = || Policy::new("small", Limit::gcra(5, MINUTE)).cost_by(if_dear(6));
     for policies in [[used(), small()], [small(), used()]] {

@@ -422,7 +422,7 @@ impl Store for Slow {
 /// Others wait behind a place in a queue, so its answer is awaited though the client has gone. The
 /// answer of a window is not, and there is nothing to report of a request that nobody has decided.
 #[tokio::test]
-async fn a_decision_that_is_made_after_the_client_went_away_is_reported_once() {
+async fn a_decision_made_after_the_client_left_is_reported_once() {
     let queue = Limit::leaky_bucket(5, per_minute(60));
     for (limit, told) in [
         (queue, &[("api", Allowed)][..]),

@@ -60,7 +60,7 @@ fn the_worst_comes_first_with_its_policy_and_its_hash() {
 }
 
 #[test]
-fn a_hash_is_found_by_hashing_whoever_is_suspected_with_the_same_secret() {
+fn a_hash_is_found_by_hashing_suspects_with_the_same_secret() {
     let top = TopDenied::new(10);
     let limiter = Limiter::builder(AlwaysDeny::retry_after(MINUTE))
         .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
@@ -115,7 +115,7 @@ fn refusals_for_lack_of_an_answer_count_for_no_subject() {
 }
 
 #[test]
-fn whoever_the_share_of_this_process_denies_is_on_it_while_the_store_gives_no_answer() {
+fn whoever_the_local_share_denies_is_listed_in_an_outage() {
     let top = TopDenied::new(10);
     let local = FailureMode::Local { share: 0.25 };
     let limiter = Limiter::builder(TestStore::new(Trip::Fails))

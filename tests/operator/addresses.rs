@@ -42,7 +42,7 @@ async fn an_address_is_the_client_that_the_extractors_see() {
 }
 
 #[tokio::test]
-async fn a_client_is_reset_by_any_of_its_addresses_whatever_the_policys_prefix() {
+async fn a_client_is_reset_by_any_of_its_addresses_in_the_prefix() {
     let behind = |proxies: [&str; 1]| ClientAddr::x_forwarded_for(proxies).unwrap();
     let keys: [Box<dyn KeyExtractor>; 4] = [
         Box::new(PeerAddr),
@@ -71,7 +71,7 @@ async fn a_client_is_reset_by_any_of_its_addresses_whatever_the_policys_prefix()
 }
 
 #[tokio::test]
-async fn the_part_of_a_key_that_is_an_address_is_read_as_the_policy_reads_it() {
+async fn the_address_part_of_a_key_is_read_as_the_policy_reads_it() {
     let by_56 = || {
         ClientAddr::x_forwarded_for(["2001:db8:f::/48"])
             .unwrap()
@@ -92,7 +92,7 @@ async fn the_part_of_a_key_that_is_an_address_is_read_as_the_policy_reads_it() {
 }
 
 #[tokio::test]
-async fn an_address_is_refused_when_nobody_can_tell_how_much_of_it_is_the_key() {
+async fn an_address_is_refused_if_its_key_part_is_unknown() {
     let whole = |request: &RequestHead<'_>| match request.extensions.get::<Peer>() {
         Some(Peer::Address(address)) => Some(address.ip()),
         _ => None,

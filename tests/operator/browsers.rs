@@ -111,7 +111,7 @@ async fn a_page_of_another_origin_presses_no_button() {
 }
 
 #[tokio::test]
-async fn only_the_allowed_hosts_are_answered_and_their_pages_press_buttons() {
+async fn only_allowed_hosts_are_answered_and_may_press_buttons() {
     let operator = Operator::new()
         .allowed_hosts(["limits.internal", "backend:9000"])
         .unwrap();
@@ -148,7 +148,7 @@ async fn only_the_allowed_hosts_are_answered_and_their_pages_press_buttons() {
 }
 
 #[test]
-fn a_list_of_hosts_that_would_answer_nobody_is_refused_with_what_would_be_right() {
+fn hosts_that_answer_nobody_are_refused_with_what_is_right() {
     for hosts in [
         &["https://limits.internal"][..],
         &[""],
@@ -163,7 +163,7 @@ fn a_list_of_hosts_that_would_answer_nobody_is_refused_with_what_would_be_right(
 }
 
 #[tokio::test]
-async fn the_page_is_there_with_and_without_a_slash_and_may_run_only_itself() {
+async fn the_page_is_there_with_and_without_slash_and_runs_only_itself() {
     let site = Site::of([ten("api")]).await;
     for url in [site.url.clone(), format!("{}/", site.url)] {
         let page = reqwest::get(url).await.unwrap();

@@ -190,7 +190,7 @@ async fn a_mode_chosen_on_the_page_is_the_limiters_and_can_be_undone() {
 }
 
 #[tokio::test]
-async fn the_kill_switch_asks_once_and_is_turned_back_at_once_by_keyboard_alone() {
+async fn the_kill_switch_asks_once_and_turns_back_by_keyboard() {
     const ENTER: char = '\u{E007}';
     const ESCAPE: char = '\u{E00C}';
     const TAB: char = '\u{E004}';

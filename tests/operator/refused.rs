@@ -6,7 +6,7 @@ use tower_throttle::{FailureMode, Limiter, Operator};
 use crate::{Site, problem, ten, unreachable};
 
 #[tokio::test]
-async fn a_request_that_makes_no_sense_is_answered_with_what_would_be_right() {
+async fn a_nonsensical_request_is_answered_with_what_would_be_right() {
     let site = Site::of([ten("api")]).await;
     for (subject, said) in [
         (
@@ -94,7 +94,7 @@ async fn a_policy_that_there_is_not_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_long_or_an_unknown_path_is_answered_with_a_problem() {
+async fn too_long_bodies_and_unknown_paths_get_a_problem() {
     let site = Site::of([ten("api")]).await;
     let long = json!({ "policy": "a".repeat(20_000), "mode": "off" });
     assert_eq!(site.refused("mode", long).await.0, 413);

@@ -177,7 +177,7 @@ async fn the_state_tells_when_the_file_was_read_and_why_it_was_refused() {
 }
 
 #[tokio::test]
-async fn the_state_tells_groups_prefetch_and_the_decisions_that_were_taken_from_a_batch() {
+async fn the_state_tells_groups_prefetch_and_batched_decisions() {
     let operator = Operator::new();
     let limit = Limit::fixed_window(100_000, MINUTE);
     let limiter = Limiter::builder(TestStore::new(Trip::Short))
@@ -316,7 +316,7 @@ async fn the_list_of_the_most_denied_has_hashes_that_can_be_looked_up() {
 /// The subjects with the highest counts may have been denied once: they took their counts over from
 /// others.
 #[tokio::test]
-async fn a_flood_of_made_up_subjects_is_listed_behind_subjects_denied_more_often() {
+async fn made_up_subjects_are_listed_behind_those_denied_more_often() {
     let top = TopDenied::new(10);
     let operator = Operator::new().top_denied(top.clone());
     let once = |name| Policy::new(name, Limit::sliding_log(1, HOUR));

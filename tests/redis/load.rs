@@ -126,7 +126,7 @@ async fn script_flush_under_load_makes_no_error_and_no_double_count() {
 
 /// With the default number of places, and with a given one.
 #[tokio::test]
-async fn beyond_the_places_for_questions_under_way_a_further_one_fails_at_once() {
+async fn beyond_the_places_for_questions_one_more_fails_at_once() {
     for (places, builder) in [
         (
             1_024,

@@ -65,7 +65,7 @@ async fn recovers(limiter: &Limiter) -> Decision {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_fails_at_once_and_is_found_when_it_comes() {
+async fn a_missing_server_fails_at_once_and_is_found_when_it_comes() {
     let mut server = Server::start();
     let store = server.builder().connect_lazy().unwrap();
     server.kill();
@@ -139,7 +139,7 @@ async fn a_read_only_replica_is_an_error_and_nothing_is_counted() {
 
 /// A replica stays one for a while; a new connection for every question would be an attack on it.
 #[tokio::test]
-async fn a_connection_that_is_lost_again_and_again_is_not_made_anew_for_every_question() {
+async fn a_connection_lost_repeatedly_is_not_remade_for_each_question() {
     let server = Server::start();
     let store = server.store().await;
     server.query::<()>(("REPLICAOF", "127.0.0.1", free_port()));

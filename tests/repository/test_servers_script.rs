@@ -85,7 +85,7 @@ fn a_server_that_is_not_there_is_fetched_once() {
 }
 
 #[test]
-fn a_system_whose_python_has_no_pip_uses_the_one_that_the_tests_have_installed() {
+fn without_pip_the_python_of_the_tests_is_used() {
     let checkout = Checkout::new();
     checkout.has("bin/python3", "exit 1");
     checkout.has("target/grpcio/bin/python", PYTHON);
@@ -98,7 +98,7 @@ fn a_system_whose_python_has_no_pip_uses_the_one_that_the_tests_have_installed()
 }
 
 #[test]
-fn a_server_that_does_not_run_here_is_reported_and_nothing_is_tested() {
+fn a_server_that_does_not_run_here_is_reported() {
     let checkout = Checkout::new();
     checkout.has("bin/python3", "exit 1");
     checkout.has("own/redis-server", "exit 127");

@@ -11,7 +11,7 @@ use tower_throttle::{Answer, Limit, MINUTE, Outcome, Penalty, SECOND, StoreError
 on_every_store! {
     all_checks_are_charged_or_none
     every_two_algorithms_are_charged_together_or_not_at_all
-    a_penalty_counts_the_denial_of_the_check_before_it_and_of_no_other
+    a_penalty_counts_only_denials_of_the_check_before_it
     what_gives_back_is_carried_out_together
     one_question_renews_many_leases_of_a_key
     decisions_come_in_the_order_of_the_checks
@@ -20,7 +20,7 @@ on_every_store! {
     a_changed_limit_judges_what_was_used_before
     policies_and_subjects_never_influence_each_other
     another_algorithm_under_the_same_name_starts_anew
-    a_state_is_untouched_again_when_its_reset_has_come_and_not_before
+    a_state_is_untouched_again_exactly_at_its_reset
     what_never_fits_denies_the_whole_question_and_charges_nothing
     a_store_without_room_takes_no_decision_and_counts_nothing
     answers_that_are_dropped_leave_nothing_behind
@@ -31,7 +31,7 @@ on_every_store! {
     what_fits_in_shadow_is_charged_only_with_all_that_is_enforced
     checks_in_shadow_alone_are_each_charged_for_themselves
     a_penalty_in_shadow_bans_in_shadow
-    permits_in_shadow_are_charged_given_back_and_forgotten_as_all_others
+    shadow_permits_are_charged_returned_and_forgotten_alike
 }
 
 /// Promise 1.
@@ -74,7 +74,7 @@ async fn every_two_algorithms_are_charged_together_or_not_at_all(bench: &Bench) 
 }
 
 /// The exception of promise 1.
-async fn a_penalty_counts_the_denial_of_the_check_before_it_and_of_no_other(bench: &Bench) {
+async fn a_penalty_counts_only_denials_of_the_check_before_it(bench: &Bench) {
     let (limit, take) = (
         Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
         Action::take(1),
@@ -240,7 +240,7 @@ async fn another_algorithm_under_the_same_name_starts_anew(bench: &Bench) {
 }
 
 /// Promise 7.
-async fn a_state_is_untouched_again_when_its_reset_has_come_and_not_before(bench: &Bench) {
+async fn a_state_is_untouched_again_exactly_at_its_reset(bench: &Bench) {
     for limit in every_algorithm(5) {
         let used = bench.ask(limit, 5).await;
         bench.advance(used.reset_after());
@@ -446,7 +446,7 @@ async fn a_penalty_in_shadow_bans_in_shadow(bench: &Bench) {
     assert_eq!(decisions[1].outcome(), Banned);
 }
 
-async fn permits_in_shadow_are_charged_given_back_and_forgotten_as_all_others(bench: &Bench) {
+async fn shadow_permits_are_charged_returned_and_forgotten_alike(bench: &Bench) {
     let credit = Action::Credit {
         permits: 2,
         taken_at: None,

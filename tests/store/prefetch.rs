@@ -120,7 +120,7 @@ async fn three_processes_hand_out_exactly_the_limit_together() {
 
 /// Batches are taken from the subject's node, and what is left goes back there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_a_cluster_a_limit_is_handed_out_in_few_commands_and_to_the_permit() {
+async fn in_a_cluster_a_limit_is_handed_out_exactly_in_few_commands() {
     let cluster = Cluster::start();
     let commands = || -> u64 {
         let masters = cluster.masters.iter();
@@ -279,7 +279,7 @@ async fn a_limiter_that_ends_gives_back_what_is_left() {
 }
 
 #[tokio::test]
-async fn batches_are_not_for_a_policy_in_shadow_and_not_while_limiting_is_off() {
+async fn no_batches_in_shadow_or_while_limiting_is_off() {
     let server = Server::start();
     let limiter = process(&server, prefetching(Limit::gcra(1_000_000, SECOND))).await;
     limiter

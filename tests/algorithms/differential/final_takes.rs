@@ -264,7 +264,7 @@ async fn tell(taking: &Taking, number: u64, timed: &Timed, server: &Server) {
 }
 
 #[test]
-fn takes_for_good_are_answered_as_specified_and_expire_with_the_second_in_which_they_are_paid() {
+fn final_takes_are_answered_as_specified_and_expire_when_paid() {
     let (runtime, server, timed) = Timed::alone();
     for (number, taking) in (0..wanted().div_ceil(50)).zip(drawn(takings())) {
         runtime.block_on(tell(&taking, number, &timed, &server));

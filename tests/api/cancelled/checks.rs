@@ -26,7 +26,7 @@ async fn ask(limiter: Limiter, number: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_questions_dropped_at_whatever_point_leave_nothing_behind() {
+async fn ten_thousand_questions_dropped_anywhere_leave_nothing() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     let before = Before::now(&server, &limiter).await;

@@ -50,7 +50,7 @@ async fn a_caller_who_leaves_costs_as_many_scripts_as_one_who_is_served() {
 
 /// Otherwise a client that leaves before each answer would never be denied.
 #[tokio::test]
-async fn a_request_whose_client_leaves_is_counted_by_all_limits_that_nobody_waits_for() {
+async fn a_request_whose_client_leaves_counts_where_nobody_waits() {
     let beside = [
         Policy::new("beside", Limit::concurrency(9)),
         Policy::new("beside", Limit::gcra(9, DAY)).max_wait(DAY),

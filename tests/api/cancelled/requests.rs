@@ -72,7 +72,7 @@ async fn connection(address: String, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_clients_that_go_away_while_they_are_served_or_held_up_leave_nothing_behind() {
+async fn ten_thousand_clients_that_leave_while_served_leave_nothing() {
     let stage = Stage::new().await;
     let before = Before::now(&stage.server, &stage.limiter).await;
     for _ in 0..=REQUESTS / AT_ONCE {
@@ -86,7 +86,7 @@ async fn ten_thousand_clients_that_go_away_while_they_are_served_or_held_up_leav
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_clients_that_go_away_while_they_are_judged_leave_nothing_behind() {
+async fn ten_thousand_clients_that_leave_while_judged_leave_nothing() {
     let stage = Stage::new().await;
     let before = Before::now(&stage.server, &stage.limiter).await;
     for round in 0..=REQUESTS / AT_ONCE {

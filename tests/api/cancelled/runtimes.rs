@@ -40,7 +40,7 @@ async fn nothing_is_taken(limiter: &Limiter) {
 }
 
 #[test]
-fn what_was_asked_on_a_runtime_that_stands_still_is_given_back_on_another() {
+fn what_a_standing_runtime_asked_is_given_back_on_another() {
     for policy in policies() {
         let (server, here, idle) = (Server::start(), runtime(), runtime());
         let limiter = here.block_on(patient(&server, [policy]));
@@ -54,7 +54,7 @@ fn what_was_asked_on_a_runtime_that_stands_still_is_given_back_on_another() {
 }
 
 #[test]
-fn what_was_left_on_a_runtime_that_ends_is_given_back_where_it_was_asked() {
+fn what_an_ending_runtime_left_is_given_back_where_asked() {
     let (server, here, short) = (Server::start(), runtime(), runtime());
     let [places, _] = policies();
     let limiter = here.block_on(patient(&server, [places]));

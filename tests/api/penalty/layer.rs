@@ -25,7 +25,7 @@ on_every_store! {
     a_denial_by_another_policy_is_not_counted
     nothing_is_charged_to_other_policies_during_a_ban
     a_request_that_costs_nothing_passes_during_a_ban
-    no_permits_are_promised_for_the_end_of_a_ban_that_its_limit_outlasts
+    no_permits_are_promised_for_a_bans_end_its_limit_outlasts
 }
 
 fn alice(_: &RequestHead<'_>) -> Option<Key> {
@@ -228,7 +228,7 @@ async fn a_request_that_costs_nothing_passes_during_a_ban(bench: &Bench) {
     }
 }
 
-async fn no_permits_are_promised_for_the_end_of_a_ban_that_its_limit_outlasts(bench: &Bench) {
+async fn no_permits_are_promised_for_a_bans_end_its_limit_outlasts(bench: &Bench) {
     let stated = |request: &RequestHead<'_>| {
         let last = request.uri.path().rsplit('/').next();
         last.and_then(|cost| cost.parse().ok()).unwrap_or(1)

@@ -106,7 +106,7 @@ async fn a_listed_host_cannot_be_hidden_by_another_one_in_the_target() {
 }
 
 #[tokio::test]
-async fn a_listed_key_cannot_be_hidden_by_an_allowed_address_or_another_part_of_the_key() {
+async fn a_listed_key_cannot_be_hidden_by_an_allowed_address() {
     let policy = Policy::new("user", Limit::gcra(100, MINUTE));
     let policy = policy.by((Header::new("x-tenant"), Header::new("x-user")));
     let builder = Limiter::builder(MemoryStore::new()).policy(policy);
@@ -133,7 +133,7 @@ async fn a_repeated_header_is_a_missing_key_if_no_key_is_denied() {
 }
 
 #[tokio::test]
-async fn an_address_on_the_deny_list_is_refused_before_anything_is_counted() {
+async fn an_address_on_the_deny_list_is_refused_before_counting() {
     for range in [
         "203.0.113.0/24",
         "203.0.113.9",
@@ -297,7 +297,7 @@ async fn a_refused_key_is_refused_also_at_an_address_that_is_let_through() {
 }
 
 #[tokio::test]
-async fn a_listed_address_is_decided_before_any_other_fault_of_the_request() {
+async fn a_listed_address_comes_before_any_other_fault() {
     let insists = Policy::new("insists", Limit::gcra(1, MINUTE))
         .by(Header::new("x-key"))
         .on_missing_key(OnMissingKey::Reject);
@@ -345,7 +345,7 @@ async fn a_refused_address_is_refused_also_where_others_are_exempt() {
 }
 
 #[tokio::test]
-async fn preflights_of_a_refused_address_are_refused_also_where_they_are_skipped() {
+async fn preflights_of_a_refused_address_are_refused_even_if_skipped() {
     let refused = forwarded(&["203.0.113.9"]);
     let limiter = builder().deny(refused).build().unwrap();
     let layer = RateLimitLayer::new(limiter).skip_preflights().wrap_body();
@@ -370,7 +370,7 @@ async fn preflights_of_a_refused_address_are_refused_also_where_they_are_skipped
 }
 
 #[tokio::test]
-async fn addresses_that_are_always_taken_for_proxies_are_refused_in_a_list() {
+async fn addresses_always_taken_for_proxies_are_refused_in_lists() {
     let client = ClientAddr::x_forwarded_for(["10.0.0.0/8", "2001:db8:7::/48"]).unwrap();
     for range in [
         "10.1.2.3",
@@ -466,7 +466,7 @@ async fn an_address_that_cannot_be_read_is_not_on_the_allow_list() {
 }
 
 #[tokio::test]
-async fn whoever_is_found_listed_is_refused_although_another_header_cannot_be_read() {
+async fn a_listed_caller_is_refused_even_if_a_header_is_unreadable() {
     let quoted = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
     let listed = AccessList::new().addresses(quoted, ["203.0.113.9"]);
     let listed = listed.unwrap().addresses(PeerAddr, ["10.0.0.5"]).unwrap();
@@ -542,7 +542,7 @@ async fn a_list_that_cannot_be_looked_up_in_is_a_loud_error() {
 }
 
 #[tokio::test]
-async fn a_listed_key_is_looked_up_only_where_a_policy_with_such_keys_is_asked() {
+async fn a_listed_key_is_looked_up_only_where_policies_use_it() {
     let policy = |name| one_a_minute(name).on(Route::any("/api/{*rest}"));
     let other = Policy::new("other", Limit::fixed_window(1, MINUTE)).by(Header::new("x-tenant"));
     let limiter = Limiter::builder(MemoryStore::new())

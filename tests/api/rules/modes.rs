@@ -56,7 +56,7 @@ async fn a_policy_in_shadow_denies_nobody_and_reports_its_denials() {
 }
 
 #[tokio::test]
-async fn a_policy_in_shadow_counts_what_it_would_count_if_it_were_enforced() {
+async fn a_shadow_policy_counts_as_if_it_were_enforced() {
     let policies = [
         one_a_minute("enforced"),
         Policy::new("trial", Limit::gcra(5, MINUTE)).mode(Mode::Shadow),
@@ -166,7 +166,7 @@ async fn modes_change_while_the_limiter_is_at_work() {
 /// A question that found its policy in shadow is not treated as enforced because the policy is off
 /// by now.
 #[test]
-fn a_policy_that_is_switched_off_from_shadow_denies_nobody_on_the_way() {
+fn a_policy_switched_off_from_shadow_denies_nobody_meanwhile() {
     let limiter = &limiter_in_shadow();
     let is_over = &AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -219,7 +219,7 @@ async fn charges_are_not_counted_while_nobody_is_limited() {
 
 /// Somebody who is refused may have to pay nevertheless, once they are let in again.
 #[tokio::test]
-async fn a_refused_key_is_charged_and_a_look_tells_what_is_left_whoever_is_limited() {
+async fn a_refused_key_is_charged_and_a_look_tells_what_is_left() {
     let limit = Limit::fixed_window(10, DAY);
     let limiter = Limiter::new(MemoryStore::new(), [Policy::new("rows", limit)]).unwrap();
     limiter.set_denied(AccessList::new().keys([Key::from("alice")]));
@@ -249,7 +249,7 @@ async fn the_mode_of_an_unknown_policy_is_an_error() {
 }
 
 #[tokio::test]
-async fn the_kill_switch_lets_everything_pass_uncounted_until_it_is_turned_on_again() {
+async fn the_kill_switch_lets_everything_pass_uncounted() {
     let (limiter, told) = told([one_a_minute("api")]);
     let app = App::behind(&limiter).await;
     assert_eq!(app.status("alice").await, OK);

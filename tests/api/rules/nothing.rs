@@ -84,7 +84,7 @@ async fn no_operation_takes_anything_or_asks_a_store() {
 }
 
 #[tokio::test]
-async fn its_denial_is_a_rejection_without_a_time_to_retry_whatever_the_others_say() {
+async fn its_denial_is_a_rejection_without_a_time_to_retry() {
     let limiter = Limiter::new(
         MemoryStore::new(),
         [one_a_minute("other"), closed("closed")],

@@ -165,7 +165,7 @@ async fn a_place_held_under_old_rules_is_given_back_under_new_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_throttle_uses_the_policy_of_its_name_and_its_first_one_once_that_is_gone() {
+async fn a_throttle_uses_its_named_policy_and_the_first_if_it_is_gone() {
     use tower::{Layer, Service, ServiceExt, service_fn};
 
     let slow = |rate| Policy::new("partner", Limit::token_bucket(1, per_second(rate)));

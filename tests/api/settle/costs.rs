@@ -19,7 +19,7 @@ on_every_store! {
     failures_are_counted_and_successes_given_back
     no_more_failures_than_the_limit_reach_the_service_at_once
     what_an_estimate_was_too_high_by_is_given_back
-    what_an_estimate_was_too_low_by_is_charged_and_later_requests_wait
+    an_estimate_that_was_too_low_is_charged_and_delays_others
     an_estimate_that_was_right_is_settled_without_a_trip
     what_many_have_cost_at_the_same_time_adds_up
     each_policy_settles_its_own_cost
@@ -105,7 +105,7 @@ async fn what_an_estimate_was_too_high_by_is_given_back(bench: &Bench) {
     }
 }
 
-async fn what_an_estimate_was_too_low_by_is_charged_and_later_requests_wait(bench: &Bench) {
+async fn an_estimate_that_was_too_low_is_charged_and_delays_others(bench: &Bench) {
     for (name, limit) in in_time(10, MINUTE) {
         bench.align(MINUTE);
         let limiter = bench.limiter([rows(limit)]);
@@ -200,7 +200,7 @@ async fn what_a_penalty_answers_settles_no_policy_behind_it(bench: &Bench) {
 }
 
 #[tokio::test]
-async fn a_cost_above_the_capacity_never_fits_whoever_would_wait_or_settle() {
+async fn a_cost_above_the_capacity_fits_no_waiter_and_no_settler() {
     let dear = |_: &RequestHead<'_>| 11;
     for policy in [
         rows(Limit::gcra(10, MINUTE)).cost_by(dear),

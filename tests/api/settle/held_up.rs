@@ -54,7 +54,7 @@ async fn goes_on(service: &Limited, comes: Duration, cost: u32) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_later_request_goes_on_after_those_that_wait_whatever_others_have_cost() {
+async fn a_later_request_goes_after_those_that_wait() {
     for limit in limits() {
         for (cost, last) in [(0, 200), (1, 200), (2, 200), (3, 250), (4, 300)] {
             let (service, _) = service(limit);

@@ -12,13 +12,13 @@ use crate::support::on_every_store;
 use crate::support::web::{Service, eventually};
 
 on_every_store! {
-    what_was_used_by_a_longer_window_outlasts_the_refund_by_a_shorter_one
-    what_was_used_by_a_longer_window_outlasts_the_charge_of_a_request_from_before
+    a_longer_windows_use_outlasts_a_refund_by_a_shorter_one
+    a_longer_windows_use_outlasts_an_earlier_requests_charge
 }
 
 type OfWindow = fn(u32, Duration) -> Limit;
 
-async fn what_was_used_by_a_longer_window_outlasts_the_refund_by_a_shorter_one(bench: &Bench) {
+async fn a_longer_windows_use_outlasts_a_refund_by_a_shorter_one(bench: &Bench) {
     let each: [OfWindow; 3] = [
         Limit::sliding_log,
         Limit::sliding_window,
@@ -31,9 +31,7 @@ async fn what_was_used_by_a_longer_window_outlasts_the_refund_by_a_shorter_one(b
     }
 }
 
-async fn what_was_used_by_a_longer_window_outlasts_the_charge_of_a_request_from_before(
-    bench: &Bench,
-) {
+async fn a_longer_windows_use_outlasts_an_earlier_requests_charge(bench: &Bench) {
     let each: [OfWindow; 5] = [
         Limit::fixed_window,
         |limit, window| Limit::fixed_window(limit, window).aligned(),

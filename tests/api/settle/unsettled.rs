@@ -150,7 +150,7 @@ async fn a_store_that_fails_to_settle_changes_nothing_else() {
 
 /// It has got there while the request was served.
 #[tokio::test]
-async fn a_value_that_is_not_ours_in_shadow_keeps_no_other_cost_from_being_settled() {
+async fn a_foreign_value_in_shadow_keeps_no_other_cost_unsettled() {
     let server = Server::start();
     let limit = Limit::fixed_window(10, MINUTE);
     let policies = [
@@ -180,7 +180,7 @@ async fn a_value_that_is_not_ours_in_shadow_keeps_no_other_cost_from_being_settl
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_before_a_cost_is_settled_spoils_no_response() {
+async fn a_server_killed_before_settling_spoils_no_response() {
     let mut server = Server::start();
     let limiter = Limiter::builder(server.store().await)
         .policy(rows(Limit::gcra(10, MINUTE)))

@@ -144,7 +144,7 @@ async fn asked(remembering: impl FnOnce(Watched) -> Limiter) -> Vec<Duration> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_callers_ask_a_bounded_number_of_questions_and_not_all_at_once() {
+async fn waiting_callers_ask_a_bounded_number_of_questions() {
     let asked_by_each = asked(|store| store.limiter_of(twenty_a_second())).await;
     // Each caller at most four times in the time for which a place is waited for.
     assert!(asked_by_each.len() <= CALLERS as usize * SECONDS * 80);
@@ -162,7 +162,7 @@ async fn waiting_callers_ask_a_bounded_number_of_questions_and_not_all_at_once()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_waits_alone_goes_on_as_soon_as_without_a_longest_wait() {
+async fn a_caller_who_waits_alone_is_not_slowed_by_a_longest_wait() {
     for longest in [0, 1, 40, 100, 5_000].map(ms) {
         for cost in [1, 3, 5] {
             let limiter = Watched::new().limiter(Limit::gcra(10, SECOND).burst(3));

@@ -64,7 +64,7 @@ fn with_share(limit: Limit) -> Policy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_store_is_back_nobody_waits_for_the_rest_of_a_small_share() {
+async fn when_the_store_is_back_nobody_waits_for_a_small_share() {
     let store = Leaving::gone();
     let policy = with_share(Limit::gcra(100, SECOND).burst(100));
     let limiter = Limiter::new(store.clone(), [policy]).unwrap();
@@ -90,7 +90,7 @@ async fn after_failures_too_few_for_the_breaker_the_store_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_store_cannot_give_permits_the_share_is_kept_to_and_so_are_the_places() {
+async fn without_permits_from_the_store_share_and_places_are_kept() {
     for store in [Leaving::gone(), Leaving::full()] {
         let limiter = Limiter::new(store, [with_share(Limit::gcra(1, MINUTE))]).unwrap();
         let mut services = vec![layer(&limiter).layer(Partner::new()); 4];
@@ -109,7 +109,7 @@ async fn while_the_store_cannot_give_permits_the_share_is_kept_to_and_so_are_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_costs_more_than_the_share_ever_has_is_sent_when_the_store_is_back() {
+async fn a_cost_beyond_the_share_is_sent_when_the_store_is_back() {
     let store = Leaving::gone();
     let policy = with_share(Limit::gcra(100, SECOND).burst(100));
     let limiter = Limiter::new(store.clone(), [policy]).unwrap();

@@ -65,7 +65,7 @@ async fn costs_are_those_of_the_policy_unless_the_layer_says_otherwise() {
 /// Nobody slows down for it meanwhile. If everything sent were counted, the next one would wait for
 /// hours.
 #[tokio::test(start_paused = true)]
-async fn requests_sent_in_shadow_delay_nobody_also_once_the_policy_is_enforced() {
+async fn shadow_requests_delay_nobody_once_the_policy_is_enforced() {
     for (limit, cost, wait) in [
         (Limit::gcra(1, SECOND).burst(3), 1, 1_000),
         // More than there ever is at once.

@@ -40,12 +40,12 @@ fn waits_after<T>(left: impl FnOnce(Runtime) -> T) -> Duration {
 }
 
 #[test]
-fn giving_up_on_a_runtime_that_is_gone_keeps_nobody_waiting_on_another() {
+fn giving_up_on_a_gone_runtime_keeps_nobody_waiting() {
     assert_eq!(waits_after(drop), HOUR);
 }
 
 #[test]
-fn giving_up_on_a_runtime_that_nobody_drives_keeps_nobody_waiting_on_another() {
+fn giving_up_on_an_undriven_runtime_keeps_nobody_waiting() {
     assert_eq!(waits_after(|idle| idle), HOUR);
 }
 

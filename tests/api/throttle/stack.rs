@@ -83,7 +83,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_keeps_a_place_of_the_inner_service_unless_a_limit_outside_is_full() {
+async fn a_waiter_keeps_an_inner_place_unless_an_outer_limit_is_full() {
     let inner = ConcurrencyLimit::new(Partner::new(), 3);
     let limiter = Watched::new().limiter(Limit::gcra(1, HOUR));
     let throttled = layer(&limiter).layer(inner.clone());
@@ -95,7 +95,7 @@ async fn a_waiter_keeps_a_place_of_the_inner_service_unless_a_limit_outside_is_f
 
 /// It judges by the first poll, and a store that takes a round trip has not answered by then.
 #[tokio::test]
-async fn a_load_shed_directly_outside_sheds_all_over_redis_however_idle_the_limit_is() {
+async fn load_shed_outside_sheds_all_over_redis_even_when_idle() {
     let server = Server::start();
     let in_redis =
         Limiter::builder(server.store().await).policy(Policy::new("partner", Limit::gcra(1, HOUR)));

@@ -42,7 +42,7 @@ async fn a_grant_is_one_script_call_in_redis_or_shares_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_a_failing_store_it_is_ready_at_once_unless_the_policy_says_otherwise() {
+async fn over_a_failing_store_it_is_ready_at_once_by_default() {
     let store = Watched::failing(5);
     let service = layer(&store.limiter(Limit::gcra(1, SECOND))).layer(Partner::new());
     // Five that nobody counts, and one that is counted.
@@ -50,7 +50,7 @@ async fn over_a_failing_store_it_is_ready_at_once_unless_the_policy_says_otherwi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_fails_closed_is_asked_again_every_second_until_it_counts() {
+async fn a_policy_that_fails_closed_is_asked_again_every_second() {
     let store = Watched::failing(3);
     let policy = Policy::new("partner", Limit::gcra(1, MINUTE));
     let limiter = store.limiter_of(policy.on_store_failure(FailureMode::Deny));
@@ -71,7 +71,7 @@ impl Store for Denies {
 
 /// Otherwise every waiting caller would ask in a loop without a pause.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_denies_and_tells_no_wait_is_asked_again_every_second() {
+async fn a_store_that_denies_without_a_wait_is_asked_every_second() {
     let asked = Arc::new(AtomicU32::new(0));
     let policy = Policy::new("partner", Limit::gcra(1, SECOND));
     let limiter = Limiter::new(Denies(Arc::clone(&asked)), [policy]).unwrap();
@@ -83,7 +83,7 @@ async fn a_store_that_denies_and_tells_no_wait_is_asked_again_every_second() {
 
 /// As documented: so it is better dropped.
 #[tokio::test]
-async fn a_service_that_is_kept_while_it_asks_stays_in_flight_until_it_is_dropped() {
+async fn a_service_kept_while_it_asks_stays_in_flight_until_dropped() {
     let server = Server::start();
     let store = server.builder().max_in_flight(1).connect().await.unwrap();
     let policy = Policy::new("partner", Limit::gcra(1_000, SECOND));

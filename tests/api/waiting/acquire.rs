@@ -78,7 +78,7 @@ async fn stored_permits_are_taken_before_anybody_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_passes_a_limit_that_is_used_up_whatever_it_costs_and_those_behind_it_wait() {
+async fn one_passes_a_used_up_limit_and_those_behind_it_wait() {
     let half_an_hour = HOUR / 2;
     for limit in [
         Limit::gcra(2, HOUR),
@@ -128,7 +128,7 @@ async fn callers_go_on_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_would_wait_too_long_is_denied_at_once_and_takes_nothing() {
+async fn a_too_long_wait_is_denied_at_once_and_takes_nothing() {
     let limiter = one_a_second().await;
     waited(&limiter, 3).await;
     let asked = timed(limiter.try_acquire("api", "us", 1, ms(2_999))).await;
@@ -234,7 +234,7 @@ async fn in_shadow_what_would_have_to_wait_is_let_through_and_not_counted() {
 }
 
 #[tokio::test]
-async fn a_limit_that_nobody_can_wait_for_is_refused_with_those_that_can_be() {
+async fn a_limit_nobody_can_wait_for_is_refused_with_alternatives() {
     let limits = [
         Limit::fixed_window(1, SECOND),
         Limit::sliding_log(1, SECOND),
@@ -329,7 +329,7 @@ async fn a_caller_who_goes_away_gives_the_permits_back_to_redis() {
 }
 
 #[tokio::test]
-async fn a_caller_who_goes_away_before_the_answer_gives_back_what_it_has_taken() {
+async fn a_caller_who_leaves_before_the_answer_gives_back_its_permits() {
     let server = Server::start();
     let (limiter, answers) = one_an_hour(&server).await;
     let mut asking = Box::pin(limiter.acquire("api", "us", 5));
@@ -343,7 +343,7 @@ async fn a_caller_who_goes_away_before_the_answer_gives_back_what_it_has_taken()
 
 /// The same in the layer, where a request may be held up.
 #[tokio::test]
-async fn a_request_that_goes_away_before_the_answer_gives_back_what_it_has_taken() {
+async fn a_request_that_leaves_before_the_answer_gives_back() {
     let server = Server::start();
     let answers = Answers::default();
     let store = Told(server.store().await, answers.clone());
@@ -427,7 +427,7 @@ impl Store for Full {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asking_anew_takes_nothing_of_the_share_and_is_told_only_if_the_store_decides() {
+async fn asking_anew_takes_nothing_of_the_share() {
     let local = FailureMode::Local { share: 1.0 };
     let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(local);
     let told = Arc::new(AtomicU32::new(0));

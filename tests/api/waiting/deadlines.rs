@@ -52,7 +52,7 @@ fn every_limit() -> [Policy; 4] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_denied_at_once_if_it_would_be_held_up_beyond_its_deadline_and_takes_nothing() {
+async fn a_call_held_up_beyond_its_deadline_is_denied_and_takes_nothing() {
     for policy in every_limit() {
         let client = Client::new(virtual_time::store(), policy.clone()).await;
         let before = client.wait_of_next().await;
@@ -67,7 +67,7 @@ async fn a_call_is_denied_at_once_if_it_would_be_held_up_beyond_its_deadline_and
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_is_longer_than_the_longest_wait_leaves_that_as_it_is() {
+async fn a_deadline_beyond_the_longest_wait_leaves_it_as_it_is() {
     let policy = Policy::new("api", Limit::gcra(1, SECOND)).max_wait(ms(500));
     let client = Client::new(virtual_time::store(), policy).await;
     assert_eq!(client.send(Some("5S")).await, (429, Duration::ZERO));
@@ -97,7 +97,7 @@ async fn a_policy_that_delays_nobody_ignores_deadlines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_denial_of_a_short_deadline_is_not_remembered_against_a_longer_one() {
+async fn a_short_deadlines_denial_does_not_bind_a_longer_one() {
     for policy in every_limit() {
         let store = DenyCache::new(virtual_time::store()).clock_for_tests(virtual_time::clock());
         let client = Client::new(store.clone(), policy.clone()).await;

@@ -60,7 +60,7 @@ async fn clients_who_wait_longer_than_the_longest_wait_get_the_whole_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_who_give_up_before_the_longest_wait_are_not_served_after_a_second() {
+async fn clients_who_give_up_early_are_not_served_after_a_second() {
     for longest in [1_000, 5_000].map(ms) {
         let [_, after_the_first @ ..] = answered_in_seconds(longest).await;
         assert_eq!(after_the_first, [0; SECONDS - 1], "{longest:?}");
@@ -99,7 +99,7 @@ async fn answered_beside_one_who_gives_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn places_that_a_client_leaves_behind_count_against_it_in_a_layer_of_its_own_alone() {
+async fn places_a_client_leaves_behind_count_only_against_it() {
     let in_one = answered_beside_one_who_gives_up(|client, queue| vec![vec![client, queue]]).await;
     assert_eq!(in_one, 429);
     let in_two = answered_beside_one_who_gives_up(|client, queue| vec![vec![queue], vec![client]]);

@@ -60,7 +60,7 @@ async fn answers(service: &Limited, requests: usize) -> Vec<(Duration, u16)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_held_up_until_they_fit_in_the_order_in_which_they_came() {
+async fn requests_are_held_up_until_they_fit_in_order_of_arrival() {
     for limit in [
         Limit::gcra(10, SECOND).burst(2),
         Limit::token_bucket(2, per_second(10)),
@@ -150,7 +150,7 @@ async fn the_wait_that_a_denial_tells_is_exact_to_the_microsecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_is_held_up_gives_back_what_every_policy_took() {
+async fn a_request_dropped_while_held_up_gives_back_every_policys_take() {
     let (mut service, limiter) = service([
         Policy::new("second", Limit::gcra(1, SECOND)).max_wait(MINUTE),
         Policy::new("minute", Limit::fixed_window(10, MINUTE)),
@@ -171,7 +171,7 @@ async fn a_request_that_is_dropped_while_it_is_held_up_gives_back_what_every_pol
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_others_have_queued_behind_gives_back_what_nobody_queues_for() {
+async fn a_request_others_queue_behind_gives_back_what_nobody_awaits() {
     let (mut service, limiter) = service([
         Policy::new("second", Limit::gcra(1, SECOND)).max_wait(MINUTE),
         Policy::new("minute", Limit::fixed_window(10, MINUTE)),
@@ -246,7 +246,7 @@ async fn arrivals(layers: impl FnOnce(Policy, Policy) -> Vec<Vec<Policy>>) -> Ve
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_inside_of_the_one_that_waits_judges_what_reaches_the_service() {
+async fn a_layer_inside_the_waiting_one_judges_what_arrives() {
     let at = |seconds: &[u32]| -> Vec<_> { seconds.iter().map(|at| *at * SECOND).collect() };
     let in_one = arrivals(|client, everybody| vec![vec![client, everybody]]).await;
     assert_eq!(in_one, at(&[0, 0, 10, 10, 10, 10]));
@@ -299,7 +299,7 @@ async fn a_cost_that_never_fits_is_denied_however_long_one_may_wait() {
 }
 
 #[test]
-fn a_limit_that_nobody_can_wait_for_is_refused_with_those_that_can_be() {
+fn a_limit_nobody_can_wait_for_is_refused_with_alternatives() {
     let refusal = |policy: Policy| {
         let limiter = Limiter::new(tower_throttle::MemoryStore::new(), [policy]);
         limiter.unwrap_err().to_string()

@@ -115,7 +115,7 @@ async fn paid_after(limiter: &Limiter) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_waits_for_a_place_gives_back_what_it_has_taken() {
+async fn a_request_dropped_while_it_waits_for_a_place_gives_back() {
     for limiter in limiters(&one_a_minute()) {
         let places = ConcurrencyLimitLayer::new(1).layer(service_fn(answer));
         let mut beside = places.clone();
@@ -157,7 +157,7 @@ impl Service<Request<()>> for Moody {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_meanwhile_fails_the_request_which_gives_back_what_it_has_taken() {
+async fn a_request_whose_service_fails_meanwhile_gives_back_its_take() {
     for limiter in limiters(&one_a_minute()) {
         let mood = Arc::new(Mutex::new(Ok(())));
         let mut service = RateLimitLayer::new(limiter.clone())
@@ -178,7 +178,7 @@ async fn a_service_that_fails_meanwhile_fails_the_request_which_gives_back_what_
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_held_up_if_limiting_is_turned_off_while_the_store_is_asked() {
+async fn nobody_is_held_up_if_limiting_is_turned_off_meanwhile() {
     let [_, limiter] = limiters(&one_a_minute());
     let service = RateLimitLayer::new(limiter.clone())
         .wrap_body()

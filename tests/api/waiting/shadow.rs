@@ -60,7 +60,7 @@ fn count_shadow_denied(told: &Told) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shadow_denials_for_a_wait_delay_nobody_once_the_policy_is_enforced() {
+async fn shadow_denials_for_a_wait_delay_nobody_once_enforced() {
     for policy in patient_policies() {
         let (limiter, told) = in_shadow(policy.clone());
         assert_eq!(longest_wait(&limiter, 30).await, Duration::ZERO);

@@ -10,9 +10,9 @@ use crate::support::on_every_store;
 
 on_every_store! {
     costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds
-    who_is_not_ready_to_wait_so_long_takes_nothing_and_is_told_how_long
+    an_impatient_caller_takes_nothing_and_is_told_how_long
     who_waits_until_it_fits_never_passes_the_limit
-    a_cost_above_the_capacity_can_be_borrowed_and_never_fits_otherwise
+    a_cost_above_the_capacity_fits_only_when_borrowed
     a_denial_of_one_who_waits_is_exact_about_when_to_come_back
     permits_that_nobody_has_queued_behind_are_given_back
     permits_that_somebody_has_queued_behind_stay_taken
@@ -67,7 +67,7 @@ async fn costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds(bench: &Ben
     }
 }
 
-async fn who_is_not_ready_to_wait_so_long_takes_nothing_and_is_told_how_long(bench: &Bench) {
+async fn an_impatient_caller_takes_nothing_and_is_told_how_long(bench: &Bench) {
     for limit in every_bucket() {
         let _ = bench.act(limit, borrow(8, FOR_EVER)).await;
         let before = bench.ask(limit, 0).await;
@@ -100,7 +100,7 @@ async fn who_waits_until_it_fits_never_passes_the_limit(bench: &Bench) {
     }
 }
 
-async fn a_cost_above_the_capacity_can_be_borrowed_and_never_fits_otherwise(bench: &Bench) {
+async fn a_cost_above_the_capacity_fits_only_when_borrowed(bench: &Bench) {
     for limit in every_bucket() {
         let never = bench.act(limit, wait(4, FOR_EVER)).await;
         assert_eq!(never.outcome(), Outcome::NeverFits);

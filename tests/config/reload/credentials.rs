@@ -161,7 +161,7 @@ async fn another_login_on_another_server_is_another_store() {
 
 /// Its rules are in force nevertheless.
 #[tokio::test]
-async fn a_login_that_the_server_refuses_leaves_open_connections_as_they_are() {
+async fn a_refused_login_leaves_open_connections_alone() {
     #[cfg(feature = "tracing")]
     let (log, _listening) = crate::support::log::Log::listen();
     let server = Server::start();

@@ -54,7 +54,7 @@ async fn a_mode_of_a_policy_in_code_stays_as_it_was_set_at_run_time() {
 }
 
 #[tokio::test]
-async fn a_file_with_the_name_of_a_policy_in_code_is_refused_with_its_line() {
+async fn a_file_that_names_a_policy_in_code_is_refused_with_its_line() {
     let refusal = |file: &Limits, line: u32| {
         format!(
             "{}: line {line}: policy \"tenant\": name: is that of a policy in code, give each policy \

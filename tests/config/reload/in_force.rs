@@ -19,7 +19,7 @@ impl Observer for Count {
 
 /// One that panics when told is told again.
 #[tokio::test]
-async fn observers_and_callbacks_stay_the_same_when_the_file_is_read_again() {
+async fn observers_and_callbacks_survive_a_reread_of_the_file() {
     let file = Limits::new(&limit("3/day"));
     let count = Arc::new(Count::default());
     let (sender, mut reloads) = mpsc::unbounded_channel();
@@ -120,7 +120,7 @@ async fn policies_come_and_go_and_the_others_keep_what_was_used() {
 }
 
 #[tokio::test]
-async fn a_mode_that_was_set_at_run_time_stays_until_the_file_says_another() {
+async fn a_mode_set_at_run_time_stays_until_the_file_says_another() {
     let file = Limits::new(&limit("1/day"));
     let mut limits = file.open().await;
     let limiter = limits.config.limiter();

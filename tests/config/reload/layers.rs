@@ -11,7 +11,7 @@ async fn ask(url: &str) -> reqwest::Response {
 }
 
 #[tokio::test]
-async fn a_server_at_work_shows_the_headers_and_bodies_that_the_file_says_now() {
+async fn a_running_server_shows_headers_and_bodies_of_the_new_file() {
     let file = Limits::new(&with("", "1/day", ""));
     let mut limits = file.open().await;
     let url = serve(limits.config.layer()).await;

@@ -83,7 +83,7 @@ async fn a_file_behind_a_link_is_reloaded_where_it_is() {
 /// A release that is named by a link, and a link between the watched path and the file.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_link_anywhere_on_the_way_is_noticed_long_before_the_file_is_looked_at_in_any_case() {
+async fn a_changed_link_is_noticed_before_the_regular_look() {
     for (link, target, path) in [
         ("current", "releases/{}", "current/limits.toml"),
         ("middle/link", "../releases/{}/limits.toml", "limits.toml"),

@@ -28,7 +28,7 @@ impl Observer for Changes {
 }
 
 #[tokio::test]
-async fn an_observer_is_told_when_the_file_was_read_what_changed_and_why_it_was_refused() {
+async fn an_observer_is_told_of_reads_changes_and_refusals() {
     let changes = Changes::default();
     let file = Limits::new(&limit("3/day"));
     let mut limits = watch(ConfigFile::new(file.path()).observe(changes.clone())).await;
@@ -43,7 +43,7 @@ async fn an_observer_is_told_when_the_file_was_read_what_changed_and_why_it_was_
 }
 
 #[tokio::test]
-async fn a_wrong_file_leaves_the_limits_in_force_and_is_reported_with_its_line() {
+async fn a_wrong_file_is_reported_by_line_and_limits_stay_in_force() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     assert!(limits.is_allowed("client").await);
@@ -66,7 +66,7 @@ async fn a_wrong_file_leaves_the_limits_in_force_and_is_reported_with_its_line()
 }
 
 #[tokio::test]
-async fn a_setting_that_cannot_change_is_refused_with_its_line_and_nothing_else_changes() {
+async fn a_setting_that_cannot_change_is_refused_with_its_line() {
     for (before, after, line, field) in [
         ("timeout = \"50ms\"", "timeout = \"60ms\"", 2, "timeout"),
         ("timeout = \"60ms\"", "", 1, "timeout"),

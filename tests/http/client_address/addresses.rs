@@ -98,7 +98,7 @@ fn text_that_is_no_address_is_never_repaired() {
 }
 
 #[test]
-fn bytes_outside_of_ascii_are_no_address_and_leave_the_client_alone_left_of_it() {
+fn bytes_outside_ascii_are_no_address_and_hide_no_client() {
     let extractor = x_forwarded_for();
     let read = |line: &[u8]| key(&extractor, &request(tcp(PROXY), "x-forwarded-for", &[line]));
     assert!(read(b"203.0.113.9\xff") == unattributed(PROXY));

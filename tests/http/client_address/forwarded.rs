@@ -53,7 +53,7 @@ fn forwarded_is_read_with_its_quotes() {
 }
 
 #[test]
-fn a_forwarded_element_that_says_nothing_or_is_malformed_is_unattributed() {
+fn an_empty_or_malformed_forwarded_element_is_unattributed() {
     let nobody = || unattributed(PROXY);
     for element in [
         "for=unknown",

@@ -64,7 +64,7 @@ fn assert_rows(extractor: &ClientAddr, header: &'static str, rows: &[(&[&str], K
 }
 
 #[test]
-fn x_forwarded_for_is_read_from_the_right_to_the_first_address_that_is_no_proxy() {
+fn x_forwarded_for_is_read_from_the_right_to_the_first_client() {
     assert_rows(
         &x_forwarded_for(),
         "x-forwarded-for",
@@ -304,7 +304,7 @@ fn to_trust_every_address_is_refused_unless_the_proxies_are_counted() {
 }
 
 #[test]
-fn a_request_without_its_peer_is_the_servers_fault_and_never_a_shared_bucket() {
+fn a_request_without_peer_is_a_server_error_not_a_shared_key() {
     let request = Request::builder()
         .header("x-forwarded-for", "203.0.113.9")
         .body(())

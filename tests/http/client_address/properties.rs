@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn text_left_of_the_client_in_forwarded_can_only_leave_it_unattributed_by_an_open_quote(
+    fn text_left_of_the_client_can_only_make_it_unattributed(
         left in prop_oneof![
             forwarded_text(),
             any_text(60).prop_map(|text| text.iter().map(|byte| char::from(byte & 0x7f)).collect()),

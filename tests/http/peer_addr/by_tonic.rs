@@ -127,7 +127,7 @@ async fn uds_connect_info_as_a_unix_socket() {
 }
 
 #[test]
-fn a_disconnected_client_without_an_address_is_not_the_servers_fault() {
+fn a_disconnected_client_without_address_is_no_server_error() {
     let mut request = Request::new(());
     request.extensions_mut().insert(TcpConnectInfo {
         local_addr: None,

@@ -60,7 +60,7 @@ fn a_path_is_compared_as_it_came() {
 }
 
 #[test]
-fn a_route_is_about_its_method_and_one_for_get_about_head_and_connect_too() {
+fn a_route_is_about_its_method_and_get_about_head_too() {
     let methods = [
         Method::GET,
         Method::HEAD,
@@ -176,7 +176,7 @@ fn text_that_is_no_route_is_refused_with_what_would_be_right() {
 }
 
 #[test]
-fn a_pattern_that_no_router_could_have_is_refused_and_matches_nothing() {
+fn a_pattern_no_router_could_have_is_refused() {
     let route = Route::post("/users/{id");
     assert_eq!(
         route.validate().unwrap_err().to_string(),
@@ -406,7 +406,7 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
-    async fn an_empty_parameter_at_the_end_of_the_path_of_a_nested_service_is_no_way_around() {
+    async fn an_empty_last_path_parameter_is_no_way_around() {
         fn nested_at(path: &str, judge: Judge) -> Router {
             let inner = Router::new().fallback(async || "of a tenant");
             Router::new().nest_service(path, from_fn_with_state(judge, ask).layer(inner))
@@ -449,7 +449,7 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
-    async fn a_path_without_a_route_in_a_nested_router_matches_by_its_whole_path() {
+    async fn a_nested_path_without_route_matches_by_its_whole_path() {
         for (pattern, expected) in [
             ("/api/{*rest}", true),
             ("/api/nope", true),

@@ -81,7 +81,7 @@ async fn ask(store: RedisStore, subjects: u64) -> Limiter {
 
 /// That node has about a third of the keys, so the breaker opens and closes.
 #[tokio::test]
-async fn a_store_over_one_node_of_a_cluster_is_told_once_what_to_use_instead() {
+async fn a_store_over_one_cluster_node_is_told_once_what_to_use() {
     let cluster = Cluster::start();
     let url = cluster.masters[0].url();
     let pool = deadpool_redis::Config::from_url(&url);
@@ -114,7 +114,7 @@ async fn a_wrong_url_is_reported_also_by_a_lazy_connection() {
 
 /// It answers with the login that it was sent.
 #[tokio::test]
-async fn a_server_without_authentication_does_not_get_the_password_into_the_log() {
+async fn a_server_without_authentication_logs_no_password() {
     let server = Server::start_with(&["--rename-command", "HELLO", ""]);
     let place = format!("127.0.0.1:{}", server.port());
     let pool = format!("redis://:open-sesame@{place}/?protocol=resp3");
@@ -187,7 +187,7 @@ impl Store for Particular {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_an_operator_must_mend_is_logged_while_the_breaker_stays_closed() {
+async fn failures_to_mend_are_logged_while_the_breaker_is_closed() {
     for is_quick in [false, true] {
         let (log, _listening) = Log::listen();
         let store = Particular {

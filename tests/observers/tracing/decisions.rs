@@ -155,7 +155,7 @@ async fn refusals_in_shadow_are_not_logged_as_refusals() {
 }
 
 #[tokio::test]
-async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
+async fn a_server_that_lacks_what_a_policy_needs_is_warned_of() {
     let (log, _listening) = Log::listen();
     let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(PeerAddr);
     let limiter = Limiter::new(MemoryStore::new(), [policy]).unwrap();
@@ -169,7 +169,7 @@ async fn a_server_that_lacks_what_a_policy_needs_is_warned_with_what_to_do() {
 
 /// Every request of such a server is refused, or would be, and clients send as many as they like.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_lacks_what_policies_need_is_warned_once_a_minute_of_each() {
+async fn missing_server_features_are_warned_of_once_a_minute_each() {
     for (mode, status, of_each) in [(Mode::Enforce, 500, [3, 0]), (Mode::Shadow, 200, [3, 3])] {
         let (log, _listening) = Log::listen();
         let policies = ["one", "other"].map(|name| one_a_minute(name).by(PeerAddr).mode(mode));

@@ -105,7 +105,7 @@ async fn an_unknown_proxy_is_warned_of_however_its_address_is_read() {
 }
 
 #[tokio::test]
-async fn a_client_that_connects_itself_and_a_proxy_that_is_trusted_are_no_mistake() {
+async fn direct_clients_and_trusted_proxies_are_no_mistake() {
     let itself = |request: &RequestHead<'_>| PeerAddr.extract(request).ok();
     let cases: [(Box<dyn KeyExtractor>, _, &[_]); 7] = [
         (Box::new(PeerAddr), "127.0.0.1", &[]),
@@ -172,7 +172,7 @@ async fn send_without_key(limiter: &Limiter, times: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_finds_no_key_in_its_first_hundred_requests_is_warned_of() {
+async fn a_policy_without_a_key_in_100_requests_is_warned_of() {
     let by_user = || by(Extension::optional(|id: &u64| Some(*id)));
     for policy in [
         by(Header::new("x-usre")),
@@ -241,7 +241,7 @@ async fn a_request_that_a_policy_counts_twice_is_warned_of_once_a_minute() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_counted_twice_is_found_whatever_lies_in_between() {
+async fn a_request_counted_twice_is_found_whatever_lies_between() {
     let (log, _listening) = Log::listen();
     let twice = limiter([by(Header::new("x-user"))]);
     let between = limiter([by(Header::new("x-user"))]);

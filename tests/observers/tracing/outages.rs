@@ -68,7 +68,7 @@ impl Store for Named {
 
 /// What whoever is on call has to know, of each of several limiters.
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_told_with_the_store_and_with_what_becomes_of_each_policy() {
+async fn an_outage_is_told_with_what_becomes_of_each_policy() {
     let (log, _listening) = Log::listen();
     let broken = Broken(Arc::default());
     let policies = [
@@ -124,7 +124,7 @@ async fn an_outage_is_told_with_the_store_and_with_what_becomes_of_each_policy()
 
 /// Nothing else tells of them: they open no breaker.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_full_or_overloaded_is_warned_of_once_a_minute_with_its_policies() {
+async fn a_full_or_overloaded_store_is_warned_of_once_a_minute() {
     struct Failing(StoreErrorKind);
 
     impl Store for Failing {

@@ -100,7 +100,7 @@ async fn permits_left_are_those_not_taken_whichever_script_took_them() {
 
 /// What a later node denies is given back on an earlier one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_a_cluster_permits_left_are_those_not_taken_whichever_script_took_them() {
+async fn in_a_cluster_permits_left_are_those_that_no_script_took() {
     let cluster = Cluster::start();
     let stage = Stage::start().await;
     let store = cluster.patient().clock_for_tests(stage.clock.clone());
@@ -110,7 +110,7 @@ async fn over_a_cluster_permits_left_are_those_not_taken_whichever_script_took_t
 
 /// Values have other types in RESP3, and errors are among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_resp3_permits_left_are_those_not_taken_whichever_script_took_them() {
+async fn over_resp3_permits_left_are_those_that_no_script_took() {
     let stage = Stage::start().await;
     let url = format!("{}?protocol=3", stage.server.url());
     let store = RedisStore::builder(&url).clock_for_tests(stage.clock.clone());

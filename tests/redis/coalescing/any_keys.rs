@@ -31,7 +31,7 @@ fn limits_of_three() -> [Limit; 8] {
 }
 
 #[tokio::test]
-async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
+async fn at_one_instant_answers_for_each_key_follow_some_order() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let scripts = stage.scripts();
@@ -110,7 +110,7 @@ async fn each_key_of_a_row_is_charged_its_own_cost() {
 
 /// Of each pair of keys in a row, the one that is asked for more comes after one that fails.
 #[tokio::test]
-async fn a_key_behind_one_that_fails_is_asked_for_all_that_its_callers_want() {
+async fn a_key_behind_one_that_fails_is_asked_for_all_its_callers() {
     for limit in limits_of_three() {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
@@ -191,13 +191,13 @@ async fn on_a_server_out_of_memory_denials_stay_denials() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing() {
+async fn a_former_master_fails_them_all_and_counts_nothing() {
     assert_nothing_counted_without_a_master(Limit::fixed_window(3, HOUR)).await;
 }
 
 /// One key holds a state of each of some policies.
 #[tokio::test]
-async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key() {
+async fn policies_of_a_group_share_a_key_across_questions() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::fixed_window(30, HOUR);

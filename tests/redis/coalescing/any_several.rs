@@ -73,7 +73,7 @@ async fn warm_up(stage: &Stage, is_shadow: bool) {
 }
 
 #[tokio::test]
-async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
+async fn at_one_instant_answers_follow_the_order_of_arrival() {
     let stage = Stage::start().await;
     warm_up(&stage, false).await;
     assert_in_order(&stage, &LIMITS, states, questions(false)).await;
@@ -153,7 +153,7 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
 
 /// Questions that need no write are answered.
 #[tokio::test]
-async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let [denied, later] = told_without_memory(&stage, take_one_each, async || ()).await;
@@ -179,7 +179,7 @@ async fn on_a_server_out_of_memory_takes_that_failed_deny_no_later_one() {
 
 /// The same in shadow, beside a look, which needs no write.
 #[tokio::test]
-async fn on_a_server_out_of_memory_takes_in_shadow_that_failed_deny_no_later_one() {
+async fn on_a_full_server_failed_shadow_takes_deny_no_later_one() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let [own, all] = ["own", "all"].map(PolicyId::new);

@@ -103,7 +103,7 @@ pub(super) fn follow(
 }
 
 #[tokio::test]
-async fn answers_of_other_algorithms_are_those_of_some_order_in_few_scripts() {
+async fn answers_of_other_algorithms_follow_some_order_in_few_scripts() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let scripts = stage.scripts();

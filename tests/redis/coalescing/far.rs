@@ -105,7 +105,7 @@ async fn the_longest_wait_for_a_trip_can_be_set() {
 
 /// Which is how its first answers tell it to be.
 #[tokio::test]
-async fn nobody_waits_for_the_answers_to_others_of_a_server_that_has_always_been_far() {
+async fn nobody_waits_for_others_answers_of_a_far_server() {
     const FAR: Duration = Duration::from_millis(300);
     let stage = Stage::start().await;
     stage.proxy.set(Way::Delay(FAR));

@@ -75,7 +75,7 @@ async fn a_rate_with_a_fraction_counts_the_state_that_another_rate_left() {
 
 /// It is owed in the next one.
 #[tokio::test]
-async fn a_fraction_that_is_owed_when_a_second_ends_expires_with_the_next_one() {
+async fn a_fraction_owed_at_a_seconds_end_expires_with_the_next() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     // A third of a second each, so that forty end a third of a microsecond after a second.

@@ -54,7 +54,7 @@ fn states(case: usize, limits: &[Limit]) -> States {
 }
 
 #[tokio::test]
-async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
+async fn at_one_instant_answers_follow_the_order_of_arrival() {
     let stage = Stage::start().await;
     let asked = assert_in_order(&stage, &[PLAIN; POLICIES], states, questions()).await;
     asked.assert_some_denied_in_shadow_only();
@@ -120,7 +120,7 @@ async fn what_is_owed_in_shadow_is_not_forgiven() {
 
 /// More than there is room for on the stack of a script that reads a record at once.
 #[tokio::test]
-async fn groups_of_thousands_of_policies_are_judged_however_many_ask_at_once() {
+async fn groups_of_thousands_of_policies_are_judged_under_load() {
     const POLICIES: usize = 5_000;
     const CALLERS: u32 = 4;
     let stage = Stage::start().await;

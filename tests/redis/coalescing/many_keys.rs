@@ -28,7 +28,7 @@ pub(super) async fn take_each(
 }
 
 #[tokio::test]
-async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
+async fn at_one_instant_answers_for_each_key_follow_some_order() {
     let stage = Stage::start().await;
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
@@ -191,7 +191,7 @@ pub(super) async fn assert_denied_without_memory(limit: Limit) {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_master_any_more_fails_them_all_and_counts_nothing() {
+async fn a_former_master_fails_them_all_and_counts_nothing() {
     assert_nothing_counted_without_a_master(LIMIT).await;
 }
 

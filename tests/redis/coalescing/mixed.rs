@@ -77,7 +77,7 @@ async fn denied_requests_that_share_a_trip_write_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take_nothing() {
+async fn a_key_of_another_type_fails_its_questions_alone() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let foreign = key("client-20", "alice");
@@ -123,7 +123,7 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let meanwhile = async || assert_eq!(taken_of_all(&stage), 60);
@@ -134,7 +134,7 @@ async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
 
 /// Different policies of the group are asked here and there: they are in one key.
 #[tokio::test]
-async fn policies_of_a_group_that_are_asked_by_different_questions_share_a_key() {
+async fn policies_of_a_group_share_a_key_across_questions() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::gcra(1, SECOND).burst(30);

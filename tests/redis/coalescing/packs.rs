@@ -61,7 +61,7 @@ async fn take_one_each(stage: &Stage, keys: usize) -> Vec<Answered> {
 }
 
 #[tokio::test]
-async fn at_one_instant_the_answers_about_each_key_are_those_of_some_order() {
+async fn at_one_instant_answers_for_each_key_follow_some_order() {
     let stage = Stage::start().await;
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);

@@ -153,7 +153,7 @@ async fn five_hundred_keys_whose_limit_lost_a_rate_are_a_few_scripts() {
 /// Some under one policy, some under two, some under one rate, some under both: each permit is had
 /// once.
 #[tokio::test]
-async fn while_a_rate_comes_and_goes_no_permit_is_lost_or_handed_out_twice() {
+async fn a_rate_that_comes_and_goes_loses_and_doubles_no_permit() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let ways = [[false, false], [false, true], [true, false], [true, true]];
@@ -178,7 +178,7 @@ async fn while_a_rate_comes_and_goes_no_permit_is_lost_or_handed_out_twice() {
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
     for asks in OF_ONE_RATE {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);

@@ -78,7 +78,7 @@ fn taken_of_all(stage: &Stage) -> [u64; 2] {
 }
 
 #[tokio::test]
-async fn at_one_instant_the_answers_are_those_of_the_order_in_which_they_came() {
+async fn at_one_instant_answers_follow_the_order_of_arrival() {
     let stage = Stage::start().await;
     // A script that the server does not know is sent again, after others.
     assert!(is_allowed(
@@ -186,7 +186,7 @@ pub(super) async fn assert_fails_alone<const N: usize>(
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take_nothing() {
+async fn a_key_of_another_type_fails_its_questions_alone() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let foreign = key("client-20", "alice");
@@ -204,7 +204,7 @@ async fn a_key_that_holds_something_else_fails_its_questions_alone_and_they_take
 
 /// They are asked once more, by another script, and enforced takes beside them are taken once.
 #[tokio::test]
-async fn an_impossible_debt_in_shadow_is_foreign_and_takes_beside_it_happen_once() {
+async fn an_impossible_debt_in_shadow_is_foreign_to_takes_beside_it() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let too_much = (1_u64 << 53).to_string();
@@ -244,7 +244,7 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let meanwhile = async || assert_eq!(taken_of_all(&stage), [60; 2]);
@@ -257,7 +257,7 @@ async fn on_a_server_out_of_memory_denials_stay_denials_and_nothing_is_taken() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_master_any_more_fails_them_and_counts_nothing() {
+async fn a_former_master_fails_them_and_counts_nothing() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     // A replica of a master that does not exist.

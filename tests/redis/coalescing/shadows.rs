@@ -52,7 +52,7 @@ async fn take_together(
 }
 
 #[tokio::test]
-async fn takes_of_one_key_are_answered_as_they_would_be_otherwise_and_are_a_few_scripts() {
+async fn takes_of_one_key_are_answered_alike_in_few_scripts() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     for (position, limit) in limits().into_iter().enumerate() {
@@ -91,7 +91,7 @@ async fn takes_of_many_keys_are_a_few_scripts() {
 
 /// All rates of a limit are taken or none, in shadow too.
 #[tokio::test]
-async fn rates_of_one_limit_are_answered_as_they_would_be_otherwise_and_are_a_few_scripts() {
+async fn rates_of_one_limit_are_answered_alike_in_few_scripts() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let minute = Some(Micros::from(MINUTE));

@@ -145,7 +145,7 @@ async fn request(limiter: Limiter) -> Response<ResponseBody<Body>> {
 }
 
 #[tokio::test]
-async fn a_lease_whose_answer_was_lost_is_ended_also_if_another_node_denies() {
+async fn a_lease_without_answer_is_ended_if_another_node_denies() {
     let pair = Pair::new(FailureMode::Allow).await;
     for is_back in [false, true] {
         let before = pair.taken();
@@ -165,7 +165,7 @@ async fn a_lease_whose_answer_was_lost_is_ended_also_if_another_node_denies() {
 }
 
 #[tokio::test]
-async fn a_lease_whose_answer_was_lost_is_ended_also_if_another_node_is_gone() {
+async fn a_lease_without_answer_is_ended_if_another_node_is_gone() {
     let pair = Pair::new(FailureMode::Deny).await;
     pair.cluster.proxies[pair.full].set(Way::Refuse);
     until("it is known to be gone", async || {
@@ -187,7 +187,7 @@ async fn a_lease_whose_answer_was_lost_is_ended_also_if_another_node_is_gone() {
 }
 
 #[tokio::test]
-async fn a_place_on_a_node_that_is_gone_is_given_back_when_another_node_denies() {
+async fn a_place_on_a_gone_node_comes_back_when_another_denies() {
     let pair = Pair::new(FailureMode::Allow).await;
     let response = pair.request_that_is_cut_off_its_place(Way::Pass).await;
     assert_eq!(response.status(), 429);
@@ -205,7 +205,7 @@ async fn flush_waits_for_a_place_on_a_node_that_was_gone() {
 }
 
 #[tokio::test]
-async fn a_place_on_a_node_that_is_gone_is_given_back_when_another_node_fails() {
+async fn a_place_on_a_gone_node_comes_back_when_another_fails() {
     let pair = Pair::new(FailureMode::Deny).await;
     let loading = Way::Garble(b"-LOADING it has only begun\r\n");
     let response = pair.request_that_is_cut_off_its_place(loading).await;
@@ -215,7 +215,7 @@ async fn a_place_on_a_node_that_is_gone_is_given_back_when_another_node_fails() 
 
 /// One after the other, as over a single server.
 #[tokio::test]
-async fn places_on_several_nodes_that_are_given_back_are_free_for_the_very_next_request() {
+async fn places_on_several_nodes_are_free_for_the_next_request() {
     let cluster = Cluster::start();
     let store = cluster.patient().connect().await.unwrap();
     let apart = cluster.apart(&store, &SUBJECTS).await;
@@ -231,7 +231,7 @@ async fn places_on_several_nodes_that_are_given_back_are_free_for_the_very_next_
 }
 
 #[tokio::test]
-async fn a_place_that_was_taken_before_another_node_failed_is_free_for_the_very_next_question() {
+async fn a_place_taken_before_another_node_failed_is_free_at_once() {
     let pair = Pair::new(FailureMode::Deny).await;
     pair.cluster.proxies[pair.full].set(Way::Refuse);
     let before = pair.taken();

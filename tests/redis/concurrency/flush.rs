@@ -95,7 +95,7 @@ fn after_flush_a_finished_response_holds_no_place() {
 }
 
 #[test]
-fn a_runtime_that_ends_leaves_giving_back_to_the_one_on_which_it_was_taken() {
+fn a_runtime_that_ends_leaves_giving_back_to_the_takers() {
     let server = Server::start();
     let first = workers();
     let limiter = first.block_on(limiter(&server));
@@ -125,7 +125,7 @@ fn nobody_waits_for_a_runtime_that_is_not_driven() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flush_waits_for_a_store_that_fails_and_not_for_longer_than_it_says() {
+async fn flush_waits_for_a_failing_store_no_longer_than_it_says() {
     let store = Watched::new();
     let limiter = patient(store.clone(), [place()]);
     let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
@@ -145,7 +145,7 @@ async fn flush_waits_for_a_store_that_fails_and_not_for_longer_than_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flush_does_not_wait_for_a_store_that_hangs_for_longer_than_it_says() {
+async fn flush_waits_for_a_hanging_store_no_longer_than_it_says() {
     let store = Watched::new();
     let limiter = patient(store.clone(), [place()]);
     let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();

@@ -66,7 +66,7 @@ async fn behind_a_gate(timeout: Duration, mode: FailureMode) -> (Server, Gate, L
 }
 
 #[tokio::test]
-async fn a_request_dropped_while_its_answer_is_on_its_way_ends_the_lease_it_has_taken() {
+async fn a_request_dropped_before_its_answer_arrives_ends_its_lease() {
     let (server, gate, limiter) = behind_a_gate(60 * SECOND, FailureMode::Deny).await;
     let mut asking = Box::pin(request(&limiter));
     assert!(poll!(&mut asking).is_pending());
@@ -77,7 +77,7 @@ async fn a_request_dropped_while_its_answer_is_on_its_way_ends_the_lease_it_has_
 }
 
 #[tokio::test]
-async fn a_request_dropped_before_an_answer_that_never_comes_ends_the_lease_it_has_taken() {
+async fn a_request_dropped_without_answer_ends_its_lease() {
     let (server, _gate, limiter) =
         behind_a_gate(Duration::from_millis(20), FailureMode::Deny).await;
     let commands = server.calls("evalsha");
@@ -136,7 +136,7 @@ async fn a_lease_taken_after_it_was_given_back_is_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_an_answer_a_request_that_may_pass_holds_nothing_and_gives_nothing_back() {
+async fn without_an_answer_a_request_holds_and_returns_nothing() {
     let (store, limiter) = watched(FailureMode::Allow);
     store.fail(StoreErrorKind::Unreachable);
     let responses = [request(&limiter).await, request(&limiter).await];
@@ -150,7 +150,7 @@ async fn without_an_answer_a_request_that_may_pass_holds_nothing_and_gives_nothi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_costs_nothing_holds_nothing_and_gives_nothing_back() {
+async fn a_free_request_holds_nothing_and_gives_nothing_back() {
     let store = Watched::new();
     let limiter = patient(store.clone(), [one().cost_by(|_: &RequestHead<'_>| 0)]);
     let response = request(&limiter).await;
@@ -165,7 +165,7 @@ async fn a_request_that_costs_nothing_holds_nothing_and_gives_nothing_back() {
 
 /// The store's clock stands still: nothing lapses.
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_the_store_did_not_end_is_ended_when_it_answers_again() {
+async fn a_lease_the_store_did_not_end_is_ended_when_it_answers() {
     // So long that the circuit breaker opens and probes between the first try and the last.
     let life = 30 * SECOND;
     let store = Watched::new();
@@ -184,7 +184,7 @@ async fn a_lease_that_the_store_did_not_end_is_ended_when_it_answers_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_gone_is_not_asked_for_longer_than_the_lease_lives() {
+async fn a_gone_store_is_not_asked_for_longer_than_the_lease_lives() {
     let (store, limiter) = watched(FailureMode::Deny);
     let response = request(&limiter).await;
     // A failure that the circuit breaker ignores: otherwise it would keep some tries from the
@@ -243,7 +243,7 @@ async fn a_request_that_another_policy_denies_holds_nothing() {
 
 /// The store has let it in by then, and nobody knows.
 #[tokio::test(start_paused = true)]
-async fn a_place_whose_answer_was_lost_is_given_back_beside_a_denial_from_memory() {
+async fn a_place_without_answer_comes_back_beside_a_remembered_denial() {
     let (store, limiter) = remembering(places_and_rate(3, 1));
     store.answer_after(HOUR);
     let mut unanswered = Box::pin(request(&limiter));
@@ -256,7 +256,7 @@ async fn a_place_whose_answer_was_lost_is_given_back_beside_a_denial_from_memory
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_whose_answer_was_lost_is_given_back_during_a_ban_known_from_memory() {
+async fn a_place_without_answer_comes_back_during_a_remembered_ban() {
     let (store, limiter) = remembering([one().penalty(Penalty::after(1, MINUTE, MINUTE))]);
     store.answer_after(HOUR);
     let mut unanswered = Box::pin(limiter.hold(POLICY, EVERYBODY));
@@ -285,7 +285,7 @@ async fn a_request_that_finds_no_place_is_not_charged_by_other_policies() {
 /// A place may be free at any moment, but not before the minute is over may the request pass. The
 /// lease, which lapses later, is waited for by nobody.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_finds_no_place_is_told_the_wait_of_the_other_policies() {
+async fn a_request_without_a_place_is_told_the_others_wait() {
     let [_, rate] = places_and_rate(1, 1);
     let limiter = patient(Watched::new(), [one_for_long(), rate]);
     let running = request(&limiter).await;
@@ -339,7 +339,7 @@ async fn outside_http_a_guard_holds_what_it_was_given() {
 }
 
 #[tokio::test]
-async fn a_guard_that_is_dropped_outside_of_any_runtime_gives_its_place_back() {
+async fn a_guard_dropped_outside_any_runtime_gives_its_place_back() {
     let server = Server::start();
     let limiter = patient(server.store().await, [one_for_long()]);
     let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();

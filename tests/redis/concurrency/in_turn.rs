@@ -33,7 +33,7 @@ async fn hold_one_after_the_other(limiter: &Limiter) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_place_that_is_given_back_is_free_for_the_next_question_on_several_threads() {
+async fn a_returned_place_is_free_for_the_next_question_on_threads() {
     let server = Server::start();
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let limiter = patient(store, [policy(Limit::concurrency(1))]);

@@ -42,7 +42,7 @@ async fn pass(store: &Watched, time: Duration) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_outlives_many_lives_of_its_own_and_is_not_missed_when_it_ends() {
+async fn a_lease_outlives_many_lives_and_is_not_missed_when_it_ends() {
     let (store, limiter) = thousand(LIFE);
     let held = hold(&limiter).await;
     for _ in 0..10 {
@@ -162,7 +162,7 @@ async fn a_lease_that_nobody_renews_lapses_after_30_s_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_leases_are_renewed_in_five_trips_every_third_of_their_life() {
+async fn a_thousand_leases_are_renewed_in_five_trips_each_third() {
     let (store, limiter) = thousand(30 * SECOND);
     let mut held = Vec::new();
     // Each at a time of its own, until shortly before the first is due.
@@ -227,7 +227,7 @@ async fn requests_that_are_short_cause_no_renewals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_with_a_short_life_does_not_wait_for_those_with_a_long_one() {
+async fn a_short_lease_does_not_wait_for_long_ones() {
     // Before and after the first renewal of the long one.
     for begins in [5 * SECOND, 25 * SECOND] {
         let store = Watched::new();

@@ -65,7 +65,7 @@ fn a_runtime_that_nobody_drives_holds_up_no_renewals_of_others() {
 
 /// Its leases are due for as long as nobody drives it.
 #[test]
-fn a_runtime_that_nobody_drives_makes_no_renewals_of_others_more_frequent() {
+fn an_undriven_runtime_makes_no_more_renewals_for_others() {
     let store = Watched::new();
     let limit = Limit::concurrency(2).lease(LIFE);
     let limiter = patient(store.clone(), [policy(limit)]);

@@ -173,7 +173,7 @@ async fn a_node_that_has_gone_silent_is_named() {
 
 /// The error names the right, and not that the nodes send the question back and forth.
 #[tokio::test]
-async fn a_right_missing_only_for_moving_slots_is_reported_by_their_decisions() {
+async fn a_right_missing_for_moving_slots_shows_in_their_decisions() {
     let cluster = Cluster::start();
     let store = connect_with_rights(&cluster, "").await.unwrap();
     let limiter = limiter(store, GENEROUS);
@@ -271,7 +271,7 @@ async fn masters_are_asked_for_the_slot_map_in_turn() {
 
 /// As a master that was cut off from the others says, when they have a successor for it.
 #[tokio::test]
-async fn the_slot_map_is_asked_for_if_a_node_says_that_the_cluster_is_down() {
+async fn the_slot_map_is_asked_for_if_a_node_says_cluster_down() {
     let cluster = Cluster::behind_proxies();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);
@@ -551,7 +551,7 @@ async fn a_denial_stands_while_another_node_hangs_which_is_found_out() {
 
 /// As when the leases of many requests are renewed together.
 #[tokio::test]
-async fn actions_that_take_nothing_are_carried_out_on_every_node_that_answers() {
+async fn actions_that_take_nothing_run_on_every_node_that_answers() {
     let mut pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let limit = Limit::concurrency(10);
@@ -602,7 +602,7 @@ async fn node_of(pair: &Pair, subject: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_under_load_is_followed_and_other_nodes_are_not_held_up() {
+async fn a_failover_under_load_holds_up_no_other_node() {
     is_followed_by_its_replica("KILL").await;
 }
 
@@ -686,7 +686,7 @@ async fn assert_no_decision_is_lost(moving: impl FnOnce(&Cluster, &Load)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() {
+async fn a_slot_that_moves_under_load_loses_and_doubles_nothing() {
     assert_no_decision_is_lost(|cluster, load| {
         let (from, key) = cluster.master_of(":api");
         let to = (from + 1) % 3;
@@ -704,7 +704,7 @@ async fn a_slot_that_moves_under_load_loses_no_decision_and_counts_none_twice() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_moves_from_node_to_node_under_load_counts_every_decision_once() {
+async fn a_slot_that_moves_repeatedly_under_load_counts_all_once() {
     assert_no_decision_is_lost(|cluster, load| {
         for _ in 0..6 {
             let (from, key) = cluster.master_of(":api");

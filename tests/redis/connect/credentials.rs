@@ -69,7 +69,7 @@ async fn wait_until_decided(limiter: &Limiter) {
 
 /// One that is wrong is refused where a connection is open, and has no effect there.
 #[tokio::test]
-async fn a_connection_goes_on_as_before_if_the_new_credentials_are_refused() {
+async fn a_connection_goes_on_if_the_new_credentials_are_refused() {
     let server = Server::start();
     let_in(&server, &["first", "second"]);
     let credentials = RedisCredentials::new("first", "first");
@@ -130,7 +130,7 @@ async fn the_connections_to_all_nodes_of_a_cluster_log_in_again() {
 }
 
 #[tokio::test]
-async fn the_master_that_sentinel_names_is_logged_in_to_with_the_newest_credentials() {
+async fn the_master_named_by_sentinel_has_the_newest_credentials() {
     let watched = Watched::start_with(&[], "");
     let_in(&watched.master, &["first", "second"]);
     let credentials = RedisCredentials::new("first", "first");
@@ -152,7 +152,7 @@ async fn the_master_that_sentinel_names_is_logged_in_to_with_the_newest_credenti
 
 /// While the former master still answers.
 #[tokio::test]
-async fn the_successor_of_a_master_is_logged_in_to_with_the_newest_credentials() {
+async fn a_masters_successor_gets_the_newest_credentials() {
     let watched = Watched::start_with(&[], "");
     for server in [&watched.master, &watched.replica] {
         let_in(server, &["first", "second"]);

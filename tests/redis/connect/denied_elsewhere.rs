@@ -48,7 +48,7 @@ async fn left(store: &RedisStore, check: Check<'_>) -> u32 {
 }
 
 #[tokio::test]
-async fn a_rate_in_shadow_that_fits_beside_one_that_does_not_gives_nothing_back() {
+async fn a_shadow_rate_that_fits_beside_one_that_does_not_keeps_its_take() {
     let cluster = Cluster::start();
     let store = store(&cluster).await;
     let [open, counted, full] = ["open", "counted", "full"].map(PolicyId::new);
@@ -126,7 +126,7 @@ async fn subjects_behind_one_that_denies_are_asked_without_taking() {
 }
 
 #[tokio::test]
-async fn penalties_count_each_denial_once_whichever_subject_is_denied_first() {
+async fn penalties_count_each_denial_once_in_any_order() {
     let cluster = Cluster::start();
     let store = store(&cluster).await;
     let [open, full, counted] = ["open", "full", "counted"].map(PolicyId::new);
@@ -170,7 +170,7 @@ async fn penalties_count_each_denial_once_whichever_subject_is_denied_first() {
 /// With a limit that may hold requests up: while it holds nobody up, others may have taken permits
 /// meanwhile.
 #[tokio::test]
-async fn a_patient_policy_gives_back_from_under_others_as_long_as_nobody_waits() {
+async fn a_patient_policy_gives_back_as_long_as_nobody_waits() {
     let cluster = Cluster::without_full_coverage();
     let store = store(&cluster).await;
     let [(one, _), (other, others_master)] = cluster.apart(&store, &["a", "b", "c", "d"]).await;
@@ -204,7 +204,7 @@ async fn a_patient_policy_gives_back_from_under_others_as_long_as_nobody_waits()
 /// Those who wait were told when to go on. A newcomer would take what is given back, and go on
 /// together with one of them.
 #[tokio::test]
-async fn a_policy_that_holds_up_requests_gives_nothing_back_from_under_those_who_wait() {
+async fn a_policy_that_holds_up_gives_nothing_back_under_waiters() {
     let cluster = Cluster::without_full_coverage();
     let store = store(&cluster).await;
     let [(one, _), (other, others_master)] = cluster.apart(&store, &["a", "b", "c", "d"]).await;

@@ -103,7 +103,7 @@ async fn a_group_is_one_key_and_one_script_on_the_node_of_its_subject() {
 
 /// A group of policies about different subjects has a key for each subject.
 #[tokio::test]
-async fn a_group_gives_back_what_it_took_of_one_subject_if_another_is_denied() {
+async fn a_group_gives_back_what_it_took_if_another_is_denied() {
     for [few, many, more] in LIMITS {
         let group = Group::new().await;
         for subjects in SUBJECTS.windows(2) {

@@ -107,7 +107,7 @@ async fn ask(store: &dyn Store, checks: &[Check<'_>]) -> Decisions {
 /// A caller that one policy denies has taken nothing of the others, whatever their limits, and is
 /// told as much about all that deny it.
 #[tokio::test]
-async fn a_cluster_decides_as_a_single_store_would_and_leaves_the_same_permits() {
+async fn a_cluster_decides_as_a_single_store_and_leaves_as_much() {
     let cluster = Cluster::start();
     let clock = ManualClock::new();
     let redis = cluster.patient().clock_for_tests(clock.clone());

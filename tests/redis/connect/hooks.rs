@@ -95,7 +95,7 @@ async fn whatever_error_the_application_has_is_told() {
 }
 
 #[tokio::test]
-async fn an_application_that_makes_no_connection_is_asked_again_until_it_does() {
+async fn an_application_without_connection_is_asked_again() {
     let server = Server::start();
     for hangs in [false, true] {
         let works = Arc::new(AtomicBool::new(false));
@@ -122,7 +122,7 @@ async fn an_application_that_makes_no_connection_is_asked_again_until_it_does() 
 }
 
 #[tokio::test]
-async fn an_application_that_hangs_is_waited_for_as_long_as_a_connection_may_take() {
+async fn a_hanging_application_is_awaited_as_long_as_a_connection() {
     let hangs = || pending::<Result<MultiplexedConnection, String>>();
     let connected = RedisStore::builder_with(hangs).connect();
     let connected = tokio::time::timeout(MINUTE, connected).await;

@@ -60,7 +60,7 @@ async fn a_slot_that_has_moved_to_a_node_without_a_name_is_found_there() {
 
 /// Until it has moved, only the old node tells which one takes it over.
 #[tokio::test]
-async fn a_slot_that_is_moving_to_a_node_without_a_name_is_said_to_need_one() {
+async fn a_slot_moving_to_a_nameless_node_is_said_to_need_a_name() {
     let Some(cluster) = nameless() else { return };
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store.clone(), GENEROUS);

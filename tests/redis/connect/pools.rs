@@ -22,7 +22,7 @@ fn pool(url: &str) -> Pool {
 }
 
 #[tokio::test]
-async fn a_decision_waits_for_its_reply_as_long_as_the_limiter_says_and_not_its_pool() {
+async fn a_reply_is_awaited_as_long_as_the_limiter_says_not_its_pool() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let limiter = limiter(RedisStore::from_pool(pool(&proxy.url())), MINUTE);

@@ -11,7 +11,7 @@ use crate::support::redis::{Server, free_port};
 use crate::support::sentinel::{NAME, Sentinel, Watched, until};
 
 #[tokio::test]
-async fn the_master_that_sentinel_names_is_counted_on_with_login_and_database() {
+async fn the_master_named_by_sentinel_has_login_and_database() {
     let options = ["--requirepass", "secret", "--masterauth", "secret"];
     let lines = "sentinel auth-pass main secret\nrequirepass other";
     // The Sentinel itself requires a password of its own.
@@ -51,7 +51,7 @@ async fn a_user_of_the_sentinel_needs_the_one_right() {
 }
 
 #[tokio::test]
-async fn a_sentinel_that_is_gone_is_passed_over_and_a_wrong_name_is_reported() {
+async fn a_gone_sentinel_is_passed_over_and_a_wrong_name_reported() {
     let watched = Watched::start_with(&[], "");
     let port = watched.sentinel_port();
     let gone = free_port();
@@ -133,7 +133,7 @@ async fn a_master_is_called_by_its_name_whatever_it_answers() {
 }
 
 #[tokio::test]
-async fn the_sentinel_that_named_the_master_is_the_first_to_be_asked_again() {
+async fn the_sentinel_that_named_the_master_is_asked_first_again() {
     let watched = Watched::start_with(&[], "");
     let stale = Sentinel::watching(watched.replica.port(), "");
     let store = RedisStore::connect(&stale_first(&stale, &watched)).await;
@@ -231,7 +231,7 @@ async fn assert_leaves_the_former_master(watched: &Watched, store: RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_planned_failover_is_followed_before_the_former_master_is_demoted() {
+async fn a_planned_failover_is_followed_before_the_demotion() {
     let watched = Watched::start_with(&[], "");
     let store = RedisStore::connect(&watched.url()).await.unwrap();
     assert_leaves_the_former_master(&watched, store).await;
@@ -248,7 +248,7 @@ async fn a_failover_is_followed_with_the_one_right() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_is_followed_when_the_first_sentinel_is_gone_or_out_of_date() {
+async fn a_failover_is_followed_past_a_gone_or_outdated_sentinel() {
     for is_gone in [true, false] {
         let watched = Watched::start_with(&[], "");
         let first = Proxy::to(watched.sentinel_port());
@@ -361,7 +361,7 @@ mod pool {
 
     /// However many connections the pool may have: the next one would lead to a replica, too.
     #[tokio::test]
-    async fn a_pool_of_connections_to_replicas_is_told_and_asked_for_one_at_a_time() {
+    async fn a_pool_of_replicas_is_reported_and_asked_one_at_a_time() {
         let watched = Watched::start_with(&[], "");
         let pool = pool_of(SentinelServerType::Replica, &watched);
         pool.resize(32);

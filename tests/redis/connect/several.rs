@@ -39,7 +39,7 @@ fn scripts(cluster: &Cluster) -> u64 {
 }
 
 #[tokio::test]
-async fn takes_of_one_subject_share_scripts_on_its_node_to_the_last_permit() {
+async fn takes_of_one_subject_share_scripts_to_the_last_permit() {
     let (cluster, store) = patient().await;
     for subject in SUBJECTS {
         let before = scripts(&cluster);

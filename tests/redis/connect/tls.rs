@@ -171,7 +171,7 @@ async fn assert_refused(builder: RedisStoreBuilder, advice: &str) {
 
 /// Its authority is the right one.
 #[tokio::test]
-async fn a_certificate_for_another_name_or_another_time_is_refused_as_such() {
+async fn certificates_for_another_name_or_time_are_refused_as_such() {
     let authority = Authority::new();
     let other_host = params_for("127.0.0.2");
     let [mut expired, mut early] = [(); 2].map(|()| params_for("127.0.0.1"));
@@ -205,7 +205,7 @@ async fn a_client_shows_its_certificate_where_the_server_asks_for_one() {
 
 /// It is for the operator to mend, however the server says so.
 #[tokio::test]
-async fn a_server_that_refuses_the_clients_certificate_or_misses_one_is_recognized() {
+async fn refused_and_missing_client_certificates_are_recognized() {
     let authority = Authority::new();
     for protocol in ["TLSv1.2", "TLSv1.3"] {
         let server = TlsServer::start_with(
@@ -237,7 +237,7 @@ const CACHE: &str = "cache.test";
 
 /// Nobody can look it up, as nobody has to.
 #[tokio::test]
-async fn a_server_is_known_by_the_name_in_its_certificate_wherever_it_is_reached() {
+async fn a_server_is_known_by_the_name_in_its_certificate() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, CACHE, "no");
     let builder = || server.builder().ca_certificate(authority.pem.as_str());
@@ -248,7 +248,7 @@ async fn a_server_is_known_by_the_name_in_its_certificate_wherever_it_is_reached
 }
 
 #[tokio::test]
-async fn nodes_that_announce_addresses_are_known_by_the_name_in_their_certificate() {
+async fn nodes_are_known_by_the_announced_name_in_their_certificate() {
     let authority = Authority::new();
     let files = Files::of(&authority, params_for(CACHE));
     let cluster = files
@@ -265,7 +265,7 @@ async fn nodes_that_announce_addresses_are_known_by_the_name_in_their_certificat
 }
 
 #[tokio::test]
-async fn sentinels_and_the_master_at_an_address_are_known_by_the_name_in_their_certificate() {
+async fn sentinels_and_masters_are_known_by_their_certificates_name() {
     let authority = Authority::new();
     let master = TlsServer::start(&authority, CACHE, "no");
     let files = &master.files;
@@ -290,7 +290,7 @@ async fn sentinels_and_the_master_at_an_address_are_known_by_the_name_in_their_c
 /// A certificate that nobody has signed but itself, and for another name.
 #[cfg(feature = "redis-tls-insecure")]
 #[tokio::test]
-async fn any_certificate_is_accepted_by_who_asks_for_the_danger_and_by_nobody_else() {
+async fn any_certificate_is_accepted_only_on_dangerous_request() {
     let files = Files::self_signed("somebody.else");
     let server = TlsServer::over(files, &["--tls-auth-clients", "no"]);
     assert_refused(server.builder(), "give ca_certificate").await;
@@ -338,7 +338,7 @@ fn clients(node: &Server, port: u16) -> usize {
 }
 
 #[tokio::test]
-async fn every_node_of_a_cluster_is_spoken_to_over_tls_also_when_a_slot_moves() {
+async fn every_cluster_node_speaks_tls_also_when_a_slot_moves() {
     let authority = Authority::new();
     let files = Files::of(&authority, params_for("127.0.0.1"));
     let cluster = files.start(Cluster::over_tls);

@@ -48,7 +48,7 @@ fn key_expires_ms(server: &Server, key: &str) -> u64 {
 
 /// If it were too short it would forgive debt; if it were missing it would block a client for ever.
 #[tokio::test]
-async fn every_key_expires_when_its_state_is_untouched_and_at_most_a_second_later() {
+async fn every_key_expires_within_a_second_of_being_untouched() {
     let server = Server::start();
     let limiter = limiter(&server, policies()).await;
     for (name, _, _) in LIMITS {
@@ -124,7 +124,7 @@ async fn every_action_that_writes_sets_the_expiry() {
 /// What is written for the same window, slice or second keeps the key's expiry, and nothing else
 /// does.
 #[tokio::test]
-async fn a_key_expires_no_earlier_than_what_it_holds_whatever_is_done_when_and_by_which_window() {
+async fn a_key_expires_no_earlier_than_what_it_holds() {
     let limits: [fn(Duration) -> Limit; 6] = [
         |window| Limit::fixed_window(20, window),
         |window| Limit::fixed_window(20, window).aligned(),

@@ -277,7 +277,7 @@ async fn malformed_leases_fail_their_questions_and_stay_as_they_are() {
 
 /// It has lapsed by the limit's own window, but not by the longer one it was charged with.
 #[tokio::test]
-async fn a_total_that_what_has_lapsed_does_not_match_fails_its_question_and_stays_as_it_is() {
+async fn a_wrong_total_of_what_has_lapsed_fails_its_question() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();

@@ -95,7 +95,7 @@ async fn assert_follow_modes(limiter: &Limiter, why: StoreErrorKind) {
 }
 
 #[tokio::test]
-async fn a_take_that_a_full_server_cannot_write_follows_each_policys_failure_mode() {
+async fn a_take_a_full_server_cannot_write_follows_the_failure_mode() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     server.set_full(true);
@@ -112,7 +112,7 @@ async fn a_take_that_a_full_server_cannot_write_follows_each_policys_failure_mod
 }
 
 #[tokio::test]
-async fn a_key_that_is_not_the_groups_fails_its_policies_about_that_subject_and_nothing_else() {
+async fn a_foreign_group_key_fails_only_its_policies_and_subject() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     let key = group_key();

@@ -155,7 +155,7 @@ async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
 }
 
 #[tokio::test]
-async fn a_policy_that_is_not_asked_about_keeps_its_state_until_it_is_paid() {
+async fn a_policy_not_asked_about_keeps_its_state_until_it_is_paid() {
     let policies = policies();
     for by in [By::Everything, By::Alone, By::Together] {
         let bench = Bench::redis().await;

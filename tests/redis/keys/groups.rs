@@ -88,7 +88,7 @@ async fn one_key_and_one_script_serve_five_policies_of_a_group() {
 }
 
 #[tokio::test]
-async fn a_group_can_have_many_policies_of_every_kind_and_each_counts_by_itself() {
+async fn a_group_of_many_policies_of_every_kind_counts_each_alone() {
     let bench = Bench::redis().await;
     let policies: Vec<_> = (0..40).map(|n| grouped(&format!("policy-{n}"))).collect();
     // Those that count in debt share a key.
@@ -167,7 +167,7 @@ async fn a_reset_charge_or_credit_changes_one_policy_of_a_group_alone() {
 }
 
 #[tokio::test]
-async fn subjects_share_no_key_and_policies_without_a_group_have_their_own() {
+async fn subjects_share_no_key_and_lone_policies_have_their_own() {
     let bench = Bench::redis().await;
     let policies = [grouped("a"), PolicyId::new("b"), grouped("c")];
     let subjects = ["alice", "alice", "bob"].map(|key| Subject::from(&Key::from(key)));
@@ -294,7 +294,7 @@ pub(crate) fn plant_record(server: &Server, key: &str, record: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_value_that_is_no_record_fails_every_policy_of_the_group_and_is_left_as_it_is() {
+async fn a_value_that_is_no_record_fails_its_group_and_stays() {
     let bench = Bench::redis().await;
     let server = bench.server();
     let [a, b] = ["a", "b"].map(grouped);

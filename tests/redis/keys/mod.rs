@@ -258,7 +258,7 @@ async fn a_banned_request_writes_nothing() {
 }
 
 #[tokio::test]
-async fn keys_name_prefix_layout_hash_and_policy_and_nothing_of_the_subject() {
+async fn keys_name_prefix_layout_hash_and_policy_not_the_subject() {
     let server = Server::start();
     let store = server.builder().prefix("shop:eu").connect().await.unwrap();
     let penalty = Penalty::after(1, DAY, DAY);
@@ -282,7 +282,7 @@ async fn keys_name_prefix_layout_hash_and_policy_and_nothing_of_the_subject() {
 }
 
 #[tokio::test]
-async fn limiters_with_the_same_prefix_share_counts_and_with_another_do_not() {
+async fn limiters_share_counts_with_the_same_prefix_only() {
     let server = Server::start();
     let policy = || [Policy::new("api", Limit::gcra(1, DAY))];
     let one = limiter(&server, policy()).await;

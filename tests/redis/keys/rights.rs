@@ -18,7 +18,7 @@ fn store_with(server: &Server, rights: impl IntoIterator<Item = &'static str>) -
 
 /// Every action of every algorithm: with one command too few, it fails.
 #[tokio::test]
-async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
+async fn the_documented_rights_suffice_for_every_action() {
     let server = Server::start();
     let store = store_with(&server, documented_rights());
     let penalty = Algorithm::try_from(&Penalty::after(1, DAY, DAY)).unwrap();
@@ -63,7 +63,7 @@ async fn the_documented_rights_suffice_for_every_action_of_every_algorithm() {
 
 /// The connection, and what finds out whether it works, need none besides.
 #[tokio::test]
-async fn nothing_is_refused_with_the_documented_rights_however_long_a_connection_was_idle() {
+async fn the_documented_rights_suffice_after_any_idle_time() {
     let server = Server::start();
     let store = store_with(&server, documented_rights()).without_deny_cache();
     let policy = PolicyId::new("policy");
@@ -105,7 +105,7 @@ async fn a_missing_right_is_a_configuration_error() {
 /// Whatever command of a script is refused, existing and new keys are read again as soon as the
 /// right is back.
 #[tokio::test]
-async fn a_right_that_was_missing_for_a_while_leaves_no_key_that_nobody_can_read() {
+async fn a_right_missing_for_a_while_leaves_no_unreadable_key() {
     let server = Server::start();
     let store = store_with(&server, documented_rights()).without_deny_cache();
     let policy = PolicyId::new("policy");

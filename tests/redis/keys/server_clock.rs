@@ -12,7 +12,7 @@ use crate::support::redis::Server;
 /// By another clock, or one that is off by more than a look takes, permits would be paid earlier or
 /// later.
 #[tokio::test]
-async fn whichever_script_judges_goes_by_the_servers_clock_to_the_microsecond() {
+async fn every_script_goes_by_the_servers_clock_to_the_microsecond() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     for (name, _, limit) in LIMITS {
@@ -37,7 +37,7 @@ async fn whichever_script_judges_goes_by_the_servers_clock_to_the_microsecond() 
 /// As after a failover to a replica whose clock is behind. The wait comes true only if what it goes by
 /// is written.
 #[tokio::test]
-async fn whichever_script_denies_repairs_what_a_clock_that_was_ahead_has_left() {
+async fn every_script_that_denies_repairs_what_a_fast_clock_left() {
     let (server, clock) = (Server::start(), ManualClock::new());
     let store = server.builder().clock_for_tests(clock.clone());
     let store = store.connect().await.unwrap().without_deny_cache();

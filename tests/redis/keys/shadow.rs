@@ -45,7 +45,7 @@ fn algorithm(limit: Limit) -> Algorithm {
 }
 
 #[tokio::test]
-async fn a_value_that_is_not_ours_fails_no_other_check_and_is_left_as_it_is() {
+async fn a_foreign_value_fails_no_other_check_and_stays() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let own = ("own", algorithm(Limit::fixed_window(1_000_000, DAY)));
@@ -80,8 +80,7 @@ async fn a_value_that_is_not_ours_fails_no_other_check_and_is_left_as_it_is() {
 
 /// As without shadows: nobody is let in whose limit is unknown.
 #[tokio::test]
-async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_nothing_is_counted()
-{
+async fn a_foreign_enforced_value_fails_all_beside_it_uncounted() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let of_windows = algorithm(Limit::fixed_window(3, DAY));
@@ -100,7 +99,7 @@ async fn a_value_that_is_not_ours_of_an_enforced_check_fails_all_beside_it_and_n
 
 /// A foreign value counts neither as a denial for the penalty nor as a ban.
 #[tokio::test]
-async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_work() {
+async fn of_policy_and_penalty_a_foreign_one_leaves_the_other_at_work() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let own = ("own", algorithm(Limit::gcra(100, DAY)));
@@ -125,7 +124,7 @@ async fn of_a_policy_and_its_penalty_one_that_is_not_ours_leaves_the_other_at_wo
 
 /// What is unknown is neither room under the whole limit nor a denial.
 #[tokio::test]
-async fn in_shadow_a_rate_that_is_not_ours_leaves_the_other_rate_and_the_penalty_as_they_are() {
+async fn a_foreign_shadow_rate_leaves_other_rate_and_penalty_alone() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let (login, alice) = (PolicyId::new("login"), "alice");
@@ -173,7 +172,7 @@ async fn a_missing_right_to_write_in_shadow_fails_its_check_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_master_any_more_fails_what_is_in_shadow_alone() {
+async fn a_former_master_fails_what_is_in_shadow_alone() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let [own, login] = ["own", "login"].map(PolicyId::new);

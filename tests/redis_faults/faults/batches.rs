@@ -86,7 +86,7 @@ async fn taken(counted: &Counted) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn trips_whose_connection_broke_after_they_ran_count_once_and_no_others_do() {
+async fn batches_on_a_broken_connection_count_once_if_they_ran() {
     let counted = start(60 * SECOND).await;
     let outcomes = attempt(&counted, || {
         counted.proxy.set(Way::Pass);

@@ -90,7 +90,7 @@ impl Counted {
 }
 
 #[tokio::test]
-async fn a_thousand_questions_whose_connection_broke_after_they_ran_are_counted_once_each() {
+async fn a_thousand_questions_on_a_broken_connection_count_once_each() {
     let counted = Counted::start(60 * SECOND).await;
     counted.proxy.set(Way::DropReplies);
     let outcomes = counted

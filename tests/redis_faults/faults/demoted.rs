@@ -73,7 +73,7 @@ async fn is_asked_once_more(name: &'static str, limit: Limit, keys: usize, refus
 
 /// If it was refused, nothing ran, so it is asked again within the same decision.
 #[tokio::test]
-async fn a_question_that_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
+async fn a_question_a_demoted_server_refuses_goes_to_its_successor() {
     for (name, limit, keys) in [
         ("plain", DEBT, 1),
         ("any", Limit::fixed_window(LIMIT, DAY), 1),
@@ -124,7 +124,7 @@ async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize) {
 
 /// It refuses each of those who share a trip separately, in one answer.
 #[tokio::test]
-async fn a_shared_trip_that_a_demoted_server_refuses_is_asked_once_more_of_its_successor() {
+async fn a_batch_a_demoted_server_refuses_goes_to_its_successor() {
     let alone = [PolicyId::new("a")];
     are_asked_once_more_together(&alone, 1).await;
     let several = ["a", "b"].map(PolicyId::new);

@@ -23,7 +23,7 @@ async fn a_process_that_is_stopped() {
 }
 
 #[tokio::test]
-async fn a_process_that_was_stopped_for_long_is_asked_again_within_a_second() {
+async fn after_a_long_stop_the_store_is_asked_within_a_second() {
     let mut stage = Stage::start().await;
     let stop = |server: &mut Server, _: &_| server.signal("STOP");
     let go_on = |server: &mut Server, _: &_| server.signal("CONT");

@@ -208,7 +208,7 @@ async fn a_node_that_was_gone_from_the_first_question_on() {
 
 /// Nobody asks the others alone.
 #[tokio::test]
-async fn a_failing_node_that_is_asked_behind_another_leaves_the_breaker_closed() {
+async fn a_node_that_fails_behind_another_leaves_the_breaker_closed() {
     let mut crowd = Crowd::gather().await;
     let subjects = [&crowd.elsewhere, &crowd.there].map(|subjects| Key::from(&*subjects[0]));
     let policies = ["first", "second"].into_iter().zip(subjects);

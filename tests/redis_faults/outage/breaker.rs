@@ -60,7 +60,7 @@ async fn a_hanging_server_costs_five_deadlines_then_none() {
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_has_seen_nothing_but_probes_and_is_found() {
+async fn a_server_that_returns_has_seen_only_probes_and_is_found() {
     let server = Server::start();
     let notes = Notes::default();
     let limiter = limiter(server.store().await, &notes);

@@ -193,7 +193,7 @@ async fn an_idle_connection_that_is_dropped_silently_costs_one_decision() {
 
 /// So that the next question does not wait for it.
 #[tokio::test]
-async fn an_idle_connection_that_was_dropped_silently_is_replaced_before_the_next_question() {
+async fn a_silently_dropped_idle_connection_is_replaced_before_use() {
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
@@ -211,7 +211,7 @@ async fn an_idle_connection_that_was_dropped_silently_is_replaced_before_the_nex
 
 /// Callers with time left when it is found to be gone do not wait for it.
 #[tokio::test]
-async fn an_idle_connection_that_was_dropped_silently_fails_no_later_caller() {
+async fn a_silently_dropped_idle_connection_fails_no_later_caller() {
     let (_server, proxy, limiter) = connected(2 * SECOND).await;
     proxy.forget();
     goes_by(2 * SECOND).await;
@@ -248,7 +248,7 @@ async fn an_idle_connection_that_answers_is_kept() {
 
 /// The caller may or may not get a decision, as its time is up.
 #[tokio::test]
-async fn an_idle_connection_that_answers_is_kept_where_this_process_stands_still() {
+async fn a_live_idle_connection_survives_a_standstill_of_ours() {
     let (server, proxy, limiter) = connected(DEADLINE).await;
     for _ in 0..5 {
         goes_by(2 * SECOND).await;

@@ -34,7 +34,7 @@ async fn free(limiter: &Limiter) -> u32 {
 }
 
 #[tokio::test]
-async fn places_held_before_an_outage_and_given_back_in_it_are_free_after_it() {
+async fn places_given_back_in_an_outage_are_free_after_it() {
     let server = Server::start();
     let limiter = limiter(&server, 60 * SECOND).await;
     let before = [hold(&limiter).await, hold(&limiter).await];

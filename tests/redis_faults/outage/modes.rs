@@ -35,7 +35,7 @@ fn limits() -> [(&'static str, Limit); 9] {
 }
 
 #[tokio::test]
-async fn over_a_killed_server_each_limit_gives_its_share_and_then_the_whole_again() {
+async fn over_a_killed_server_limits_give_their_share_then_the_whole() {
     let mut server = Server::start();
     let policies = limits().map(|(name, limit)| Policy::new(name, limit).on_store_failure(HALF));
     let builder = Limiter::builder(server.store().await).policies(policies);
@@ -125,7 +125,7 @@ async fn a_policy_that_refuses_takes_nothing_of_the_shares_beside_it() {
 }
 
 #[tokio::test]
-async fn the_narrowest_share_limits_and_takes_nothing_of_the_others_when_it_denies() {
+async fn the_narrowest_share_limits_and_its_denial_takes_nothing() {
     let narrow = FailureMode::Local { share: 0.2 };
     let limiter = without_a_server(&[("wide", HALF), ("narrow", narrow)]).await;
     assert_eq!(

@@ -90,7 +90,7 @@ async fn connections_of_the_application_go_through_it() {
 
 /// The servers know the scripts, so that decisions need none of the commands of a probe.
 #[tokio::test]
-async fn a_probe_that_is_never_answered_does_not_keep_a_store_from_being_asked() {
+async fn a_probe_without_answer_does_not_stop_further_questions() {
     for refusal in [Refusal::HangUp, Refusal::Error, Refusal::Silence] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);

@@ -206,7 +206,7 @@ fn a_place_is_given_back_without_the_runtime_that_asked_for_it() {
 }
 
 #[test]
-fn nothing_is_left_of_a_store_on_a_thread_of_its_own_once_it_is_dropped() {
+fn a_dropped_store_leaves_nothing_of_its_thread() {
     let server = Server::start();
     let clients = || {
         let list: String = server.query(("CLIENT", "LIST", "TYPE", "NORMAL"));
@@ -228,7 +228,7 @@ fn nothing_is_left_of_a_store_on_a_thread_of_its_own_once_it_is_dropped() {
 
 /// The first one has to be driven for that.
 #[test]
-fn a_store_without_a_thread_asks_on_the_first_runtime_as_long_as_it_lasts() {
+fn a_store_without_a_thread_asks_on_the_first_runtime() {
     let server = Server::start();
     let limiter = limiter(server.builder().own_thread(false));
     let (first, second) = (with_threads(), runtime());

@@ -62,7 +62,7 @@ async fn an_answer_that_came_while_the_process_stood_still_is_read() {
 
 /// Most of them are sent only when the first are answered.
 #[tokio::test]
-async fn a_standstill_of_the_process_does_not_open_the_breaker_of_a_server_that_answers() {
+async fn a_standstill_does_not_open_the_breaker_of_a_good_server() {
     let server = Server::start();
     let notes = Notes::default();
     let limiter = limiter(&server, &notes).await;

@@ -144,7 +144,7 @@ fn a_connection_whose_runtime_is_gone_costs_no_decision() {
 /// The same if it goes while a connection is made there, or the nodes are looked for, and others wait
 /// for that.
 #[test]
-fn a_runtime_that_ends_while_it_connects_is_no_failure_of_the_server() {
+fn a_runtime_that_ends_while_connecting_is_no_server_failure() {
     let (server, cluster) = (Server::start(), Cluster::start());
     let lasting = with_threads();
     for (scheme, port) in [

@@ -37,7 +37,7 @@ async fn permits_given_back_are_available_though_the_answer_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_denial_that_arrives_after_permits_were_given_back_is_not_remembered() {
+async fn a_denial_that_arrives_after_permits_came_back_is_forgotten() {
     for limit in limits() {
         for reset_first in [false, true] {
             let bench = Bench::new();
@@ -70,7 +70,7 @@ async fn a_denial_is_forgotten_as_soon_as_permits_are_on_their_way_back() {
 
 /// The answer to a question asked after the reset but decided before it.
 #[tokio::test]
-async fn a_denial_that_overtakes_a_reset_is_forgotten_when_the_reset_is_done() {
+async fn a_denial_that_overtakes_a_reset_is_forgotten_with_it() {
     struct Overtaken(Bench);
     impl Store for Overtaken {
         fn ask(&self, checks: &[Check<'_>]) -> Answer {
@@ -100,7 +100,7 @@ async fn a_denial_that_overtakes_a_reset_is_forgotten_when_the_reset_is_done() {
 }
 
 #[tokio::test]
-async fn permits_that_are_taken_through_this_process_lengthen_the_wait_at_once() {
+async fn permits_taken_through_this_process_lengthen_the_wait() {
     for limit in limits() {
         let bench = Bench::new();
         let _ = bench.take(limit, 2).await;

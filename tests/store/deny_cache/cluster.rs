@@ -85,7 +85,7 @@ impl Apart {
 }
 
 #[tokio::test]
-async fn permits_given_back_for_another_subjects_denial_are_available_with_that_denial() {
+async fn permits_back_from_anothers_denial_are_free_with_it() {
     let apart = Apart::new().await;
     let both = apart.taken_for_a_while().await;
     apart.cluster.masters[apart.second_is_on].signal("CONT");
@@ -94,7 +94,7 @@ async fn permits_given_back_for_another_subjects_denial_are_available_with_that_
 }
 
 #[tokio::test]
-async fn permits_given_back_for_a_caller_who_went_away_are_not_denied_from_memory() {
+async fn permits_of_a_caller_who_left_are_not_denied_from_memory() {
     let apart = Apart::new().await;
     let both = apart.taken_for_a_while().await;
     both.abort();

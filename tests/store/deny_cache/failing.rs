@@ -148,7 +148,7 @@ impl Store for SilentAboutTwo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_without_an_answer_is_denied_by_what_others_have_learned_meanwhile() {
+async fn a_question_without_answer_is_denied_by_what_others_learned() {
     for mode in MODES {
         let Bench { trips, clock, .. } = Bench::new();
         let cache = DenyCache::new(SilentAboutTwo(trips));

@@ -37,7 +37,7 @@ const GROUPS: [[Limit; 3]; 3] = [
 ];
 
 #[tokio::test]
-async fn an_attack_by_one_subject_whose_group_denies_costs_fewer_than_ten_scripts_a_second() {
+async fn an_attack_on_a_denying_group_costs_ten_scripts_a_second() {
     let server = Server::start();
     for (number, limits) in GROUPS.into_iter().enumerate() {
         let clock = ManualClock::new();
@@ -129,7 +129,7 @@ fn one_that_denies() -> impl Iterator<Item = [(&'static str, Limit); 3]> {
 }
 
 #[tokio::test]
-async fn a_denial_by_one_policy_of_a_group_is_answered_without_a_command_until_it_ends() {
+async fn a_denial_in_a_group_is_answered_without_a_command() {
     for policies in one_that_denies() {
         let group = Group::new().await;
         while group.ask(&policies).await.all_allow() {}
@@ -165,7 +165,7 @@ async fn a_denial_by_one_policy_of_a_group_is_answered_without_a_command_until_i
 }
 
 #[tokio::test]
-async fn a_denial_by_one_policy_of_a_group_denies_no_question_that_is_about_others() {
+async fn a_denial_of_one_in_a_group_denies_no_question_about_others() {
     for policies in one_that_denies() {
         let group = Group::new().await;
         while group.ask(&policies).await.all_allow() {}

@@ -143,7 +143,7 @@ fn limits() -> [Limit; 7] {
 }
 
 #[tokio::test]
-async fn a_denial_is_answered_from_memory_until_its_wait_is_over_and_not_longer() {
+async fn a_denial_is_remembered_exactly_until_its_wait_is_over() {
     for limit in limits() {
         let bench = Bench::new();
         bench.drain(limit).await;
@@ -178,7 +178,7 @@ async fn hits_are_counted_and_ask_the_store_nothing() {
 }
 
 #[tokio::test]
-async fn while_one_question_looks_again_the_others_are_answered_from_memory() {
+async fn while_one_looks_again_others_are_answered_from_memory() {
     let bench = Bench::remembering(SECOND);
     let limit = Limit::gcra(1, DAY);
     bench.drain(limit).await;
@@ -232,7 +232,7 @@ async fn a_higher_cost_waits_for_as_long_as_the_store_would_say() {
 }
 
 #[tokio::test]
-async fn a_patient_question_is_denied_from_memory_only_if_its_wait_is_too_short() {
+async fn a_patient_question_is_denied_from_memory_if_it_cannot_wait() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
     let _ = bench.take(limit, 1).await;
@@ -275,7 +275,7 @@ async fn a_cost_that_never_fits_is_remembered_and_denies_no_other_cost() {
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_is_remembered_however_patient_the_caller_is() {
+async fn a_cost_that_never_fits_is_remembered_for_any_patience() {
     let limit = Limit::gcra(3, MINUTE);
     let longest = Micros::from(MINUTE);
     let patient = Take::new(4).with_patience(Patience::UntilItFits(longest));
@@ -326,7 +326,7 @@ async fn a_question_without_an_answer_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn a_slow_answer_is_kept_for_no_longer_and_tells_no_wait_that_is_too_short() {
+async fn a_slow_answer_is_kept_no_longer_and_tells_no_short_wait() {
     for limit in limits() {
         let bench = Bench::new();
         while bench.take(limit, 1).await.remaining() > 0 {}

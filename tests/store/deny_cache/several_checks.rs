@@ -16,7 +16,7 @@ use super::support::bench::{answer, ask};
 use super::{Bench, MICROSECOND};
 
 #[tokio::test]
-async fn a_penalty_counts_every_denial_and_its_ban_is_answered_from_memory() {
+async fn a_penalty_counts_denials_and_its_ban_is_remembered() {
     let bench = Bench::new();
     let login = Algorithm::try_from(&Limit::sliding_log(1, SECOND)).unwrap();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
@@ -54,7 +54,7 @@ async fn a_penalty_counts_every_denial_and_its_ban_is_answered_from_memory() {
 }
 
 #[tokio::test]
-async fn a_ban_that_was_lifted_elsewhere_is_forgotten_once_the_store_says_so() {
+async fn a_ban_lifted_elsewhere_is_forgotten_once_the_store_says_so() {
     let bench = Bench::remembering(2 * SECOND);
     let login = Algorithm::try_from(&Limit::sliding_log(1, HOUR)).unwrap();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, HOUR)).unwrap();
@@ -78,7 +78,7 @@ async fn a_ban_that_was_lifted_elsewhere_is_forgotten_once_the_store_says_so() {
 
 /// Under a sliding limit, a denial is known for its own cost and larger ones.
 #[tokio::test]
-async fn the_store_is_asked_once_in_half_an_age_how_long_it_denies_what_a_ban_guards() {
+async fn the_store_is_asked_rarely_how_long_it_denies_under_a_ban() {
     let bench = Bench::remembering(2 * SECOND);
     let limit = Algorithm::try_from(&Limit::sliding_log(5, HOUR)).unwrap();
     let penalty = Algorithm::try_from(&Penalty::after(1, MINUTE, MINUTE)).unwrap();
@@ -251,7 +251,7 @@ async fn a_denial_from_memory_tells_of_those_policies_that_are_known() {
 }
 
 #[tokio::test]
-async fn a_rejection_tells_whether_a_policy_was_not_asked_that_may_deny_for_longer() {
+async fn a_rejection_tells_of_unasked_policies_that_may_deny_longer() {
     let bench = Bench::new();
     let policies = [
         Policy::new("client", Limit::fixed_window(2, SECOND)),

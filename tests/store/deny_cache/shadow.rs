@@ -37,7 +37,7 @@ async fn a_known_denial_in_shadow_denies_no_other_check() {
 }
 
 #[tokio::test]
-async fn a_question_in_shadow_is_answered_from_memory_if_nothing_of_it_can_change() {
+async fn a_shadow_question_that_changes_nothing_comes_from_memory() {
     let bench = Bench::new();
     let both = [
         ("shadow", limit(1), "alice", TAKE),
@@ -60,7 +60,7 @@ async fn a_question_in_shadow_is_answered_from_memory_if_nothing_of_it_can_chang
 }
 
 #[tokio::test]
-async fn a_penalty_in_shadow_counts_every_denial_of_a_policy_that_is_asked_alone() {
+async fn a_shadow_penalty_counts_denials_of_a_lone_policy() {
     let bench = Bench::new();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
     let login = [

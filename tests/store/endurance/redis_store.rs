@@ -27,9 +27,9 @@ fn held(server: &Server) -> u64 {
 
 /// Each key is allowed once and denied once, which is remembered here until its second is over.
 #[test]
-fn keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over() {
+fn keys_on_the_server_leave_nothing_once_they_are_over() {
     alone(
-        keys_on_the_server_leave_nothing_here_and_are_gone_there_when_they_are_over,
+        keys_on_the_server_leave_nothing_once_they_are_over,
         async || {
             let server = Server::start();
             let store = server.store().await;

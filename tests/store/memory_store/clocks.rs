@@ -91,7 +91,7 @@ fn a_wall_clock_that_is_set_keeps_nobody_out_and_lets_nobody_in() {
 }
 
 #[test]
-fn an_aligned_window_ends_when_it_would_have_and_the_next_one_follows_the_wall_clock() {
+fn an_aligned_window_ends_on_time_and_the_next_is_aligned() {
     let limit = Limit::fixed_window(2, MINUTE).aligned();
     let back: fn(&ManualClock) = |wall| wall.step_back(10 * MINUTE + 15 * SECOND);
     let ahead: fn(&ManualClock) = |wall| wall.advance(10 * MINUTE + 15 * SECOND);

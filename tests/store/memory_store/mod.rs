@@ -142,7 +142,7 @@ fn idle_keys_go_before_active_ones() {
 }
 
 #[test]
-fn a_denied_subject_stays_denied_through_a_flood_until_its_wait_is_over() {
+fn a_denied_subject_stays_denied_through_a_flood() {
     for limit in [
         Limit::gcra(1, MINUTE).burst(5),
         Limit::fixed_window(5, MINUTE),
@@ -168,7 +168,7 @@ fn a_denied_subject_stays_denied_through_a_flood_until_its_wait_is_over() {
 }
 
 #[test]
-fn an_exhausted_subject_that_asks_no_more_is_still_denied_after_a_flood() {
+fn an_exhausted_subject_is_still_denied_after_a_flood() {
     for limit in [
         Limit::gcra(5, MINUTE),
         Limit::fixed_window(5, MINUTE),
@@ -348,7 +348,7 @@ fn a_question_that_finds_no_room_for_one_key_charges_none() {
 
 /// Otherwise whoever fills the store would lift the limits for everybody who is new.
 #[test]
-fn a_policy_whose_new_key_finds_no_room_lifts_no_other_policys_limit() {
+fn a_policy_whose_key_finds_no_room_lifts_no_other_limit() {
     let key = Header::new("x-user");
     for (mode, statuses) in [
         (FailureMode::Allow, [200, 200, 200, 429]),
@@ -404,7 +404,7 @@ fn eight_threads_on_one_key_are_admitted_exactly_the_limit() {
 }
 
 #[test]
-fn questions_about_the_same_keys_in_opposite_order_all_come_to_an_end() {
+fn questions_about_the_same_keys_in_opposite_order_all_end() {
     let setup = Setup::new(Limit::gcra(1, MINUTE));
     let asked: Vec<Asked> = (0..6_u64)
         .map(|key| Asked::new("api", Limit::fixed_window(6_000, MINUTE), key, 1))
