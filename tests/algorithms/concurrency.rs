@@ -7,8 +7,8 @@ use tower_throttle::algorithm::{Action, LeaseId, Take};
 use tower_throttle::{Decision, HOUR, Limit, SECOND};
 
 use crate::credit;
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     no_more_run_at_the_same_time_than_the_limit

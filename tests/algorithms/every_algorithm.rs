@@ -5,9 +5,9 @@ use std::time::Duration;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Rate, SECOND, per_minute};
 
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
 use crate::{RATES, every_algorithm};
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, SECOND};
 
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     opens_with_the_first_request

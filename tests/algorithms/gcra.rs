@@ -3,8 +3,8 @@
 use tower_throttle::{Limit, SECOND};
 
 use crate::had_by_a_fast_caller;
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     burst_of_1000_at_1_us_admits_1000_and_not_1048

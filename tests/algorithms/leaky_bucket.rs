@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tower_throttle::{Clock, HOUR, Limit, MINUTE, Outcome, SECOND, per_minute, per_second};
 
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     a_queue_paces_requests_evenly

@@ -1,8 +1,6 @@
 //! What the algorithms promise, on every store, and known faults of other systems: each test that
 //! excludes one is named after it.
 
-extern crate support;
-
 use std::time::Duration;
 
 use tower_throttle::algorithm::Action;

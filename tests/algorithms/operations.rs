@@ -5,10 +5,10 @@ use std::time::Duration;
 use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
 use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Outcome, Rate, Receipt, SECOND, per_minute};
 
-use crate::support::bench::Bench;
-use crate::support::limits::in_time;
-use crate::support::on_every_store;
 use crate::{credit, every_algorithm};
+use support::bench::Bench;
+use support::limits::in_time;
+use support::on_every_store;
 
 on_every_store! {
     a_peek_takes_nothing_and_is_always_allowed

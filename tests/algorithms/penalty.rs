@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{Decision, HOUR, Limit, MINUTE, Outcome, Penalty, SECOND};
 
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     so_many_denials_bring_a_ban

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_throttle::{Clock, DAY, Limit, MINUTE, SECOND};
 
 use crate::in_the_fullest_second;
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     spreads_what_was_used_over_the_next_window

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tower_throttle::{HOUR, Limit, MINUTE, SECOND};
 
 use crate::credit;
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
 use crate::{admitted_unevenly, in_the_fullest_second};
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     never_admits_more_than_the_limit_in_any_window

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_throttle::{DAY, Limit, MINUTE, Outcome, Rate, SECOND, per_minute, per_second};
 
 use crate::had_by_a_fast_caller;
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     allows_while_there_are_tokens_and_then_denies

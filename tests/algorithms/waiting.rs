@@ -5,8 +5,8 @@ use std::time::Duration;
 use tower_throttle::algorithm::{Action, Patience, Take};
 use tower_throttle::{DAY, Decision, Limit, MINUTE, Micros, Outcome, SECOND, per_second};
 
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     costs_1_1_2_4_8_1_at_one_a_second_wait_0_1_1_2_4_8_seconds

@@ -1,7 +1,5 @@
 //! What a limiter and its layer do with a request or an operation, on every store.
 
-extern crate support;
-
 mod cancelled;
 mod dynamic_limits;
 mod operations;

@@ -1,8 +1,6 @@
 //! The file format: what it accepts, and how it refuses errors.
 #![cfg(feature = "config")]
 
-extern crate support;
-
 use std::convert::Infallible;
 
 use bytes::Bytes;

@@ -267,7 +267,7 @@ fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
 
 /// How many of ten requests pass without a store.
 async fn allowed_without_store(head: &str, policy: &str) -> usize {
-    let port = crate::support::redis::free_port();
+    let port = support::redis::free_port();
     let config = read(&format!(
         "store = \"redis://127.0.0.1:{port}\"\ntimeout = \"60s\"\n{head}\n[[policy]]\n\
          name = \"client\"\nkey = \"peer\"\nalgorithm = \"fixed-window\"\nlimit = \"8/day\"\n{policy}\n"

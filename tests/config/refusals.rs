@@ -124,7 +124,7 @@ async fn a_refusal_is_one_line_for_people_also_as_debug() {
     std::fs::write(&path, "store = 5\n").unwrap();
     errors.push(Config::from_file(&path).unwrap_err().into());
     errors.push(ConfigFile::new(&path).open().await.unwrap_err().into());
-    let port = super::support::redis::free_port();
+    let port = support::redis::free_port();
     let file = format!("store = \"redis://127.0.0.1:{port}\"\npolicy = []\n");
     std::fs::write(&path, file).unwrap();
     errors.push(ConfigFile::new(&path).open().await.unwrap_err().into());

@@ -3,9 +3,9 @@
 use tower_throttle::Limiter;
 
 use super::{read, refusal, with_policy};
-use crate::support::cluster::Cluster;
-use crate::support::redis::Server;
-use crate::support::sentinel::Watched;
+use support::cluster::Cluster;
+use support::redis::Server;
+use support::sentinel::Watched;
 
 /// The addresses listed in the store's documentation.
 const ADDRESSES: [&str; 7] = [

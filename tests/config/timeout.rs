@@ -6,7 +6,7 @@ use std::time::Duration;
 use tower_throttle::StoreErrorKind;
 
 use super::{read, with_policy};
-use crate::support::virtual_time::{ms, timed};
+use support::virtual_time::{ms, timed};
 
 /// How long a decision takes with this line in the file, over a server that never answers.
 async fn decided_after(line: &str) -> Duration {

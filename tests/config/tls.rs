@@ -53,8 +53,8 @@ mod over_tls {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::support::redis::{Server, free_port};
     use crate::{read, refusal};
+    use support::redis::{Server, free_port};
 
     /// In the certificate of the server, which no server is reached by.
     const CACHE: &str = "cache.test";

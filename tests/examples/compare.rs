@@ -58,7 +58,7 @@ fn most_in_any_second(algorithm: &str) -> u32 {
 
 #[test]
 fn the_committed_picture_is_the_one_that_is_drawn() {
-    let root = Path::new(crate::support::ROOT);
+    let root = Path::new(support::ROOT);
     let committed = fs::read_to_string(root.join("docs/algorithms.svg")).unwrap();
     assert!(
         committed == drawn().picture,

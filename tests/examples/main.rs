@@ -1,7 +1,5 @@
 //! The examples as programs, from outside.
 
-extern crate support;
-
 mod compare;
 mod fleet;
 mod memory_per_key;

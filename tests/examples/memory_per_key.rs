@@ -119,7 +119,7 @@ fn the_example_measures_every_algorithm_and_leaves_nothing() {
         }
     }
 
-    let documented = Path::new(crate::support::ROOT).join("docs/memory.md");
+    let documented = Path::new(support::ROOT).join("docs/memory.md");
     let documented = fs::read_to_string(documented).unwrap();
     let measured: Vec<_> = measured.iter().map(Row::name).collect();
     let documented = rows(&documented);

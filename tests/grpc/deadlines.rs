@@ -10,7 +10,7 @@ use tower_throttle::{
 };
 
 use crate::stage::{Counted, check, client, serve};
-use crate::support::redis::Server;
+use support::redis::Server;
 
 async fn a_call_that_cannot_be_answered_in_time_is_denied_at_once(store: impl Store) {
     let one_an_hour = Policy::new("api", Limit::gcra(1, HOUR)).max_wait(HOUR);

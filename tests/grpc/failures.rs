@@ -11,7 +11,7 @@ use tower::ServiceBuilder;
 use tower_throttle::{HOUR, Limit, Policy, RateLimitLayer, ResponseHead};
 
 use crate::stage::{Counted, SILENT, client, layer_of, listen, serve};
-use crate::support::http_store::Trip;
+use support::http_store::Trip;
 
 /// Two of them are let through.
 fn only(failures: Code) -> RateLimitLayer {

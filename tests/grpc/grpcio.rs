@@ -16,7 +16,7 @@ use tower_throttle::{
 };
 
 use crate::stage::{Counted, check, client, layer, layer_of, listen, serve};
-use crate::support::http_store::Trip;
+use support::http_store::Trip;
 
 /// Calls once, with this service config, and returns what the client was told.
 async fn call(address: SocketAddr, service_config: Option<Value>) -> Value {

@@ -9,7 +9,7 @@ use tower_throttle::{Key, Limit, Limiter, MINUTE, NoRequest, Policy, Rejection, 
 
 use crate::stage::{client, layer_of, listen};
 use crate::status::pushback;
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 /// Asks for each call itself.
 struct Asking(Limiter);

@@ -2,8 +2,6 @@
 //! show.
 #![cfg(feature = "tonic")]
 
-extern crate support;
-
 mod deadlines;
 mod failures;
 #[cfg(unix)]

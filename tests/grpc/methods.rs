@@ -8,7 +8,7 @@ use tower_http::cors::CorsLayer;
 use tower_throttle::{HOUR, Limit, Policy, Route};
 
 use crate::stage::{Counted, check_by, layer, layer_of, listen, raw, send, serve};
-use crate::support::http_store::Trip;
+use support::http_store::Trip;
 
 /// An empty, uncompressed message of no bytes.
 const MESSAGE: &[u8] = &[0; 5];

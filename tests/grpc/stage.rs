@@ -21,7 +21,7 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tower_throttle::{Limit, Limiter, MINUTE, Policy, RateLimitLayer};
 
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 pub(crate) fn layer(trip: Trip, permits: u32) -> RateLimitLayer {
     RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE)))

@@ -14,7 +14,7 @@ use tower_throttle::{
 };
 
 use crate::stage::{Counted, bind, check, client, layer, layer_of, listen, serve};
-use crate::support::http_store::{TRIPS, TestStore, Trip};
+use support::http_store::{TRIPS, TestStore, Trip};
 
 /// The status of a call that is not let through.
 async fn refused(layer: RateLimitLayer) -> Status {

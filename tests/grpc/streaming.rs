@@ -20,7 +20,7 @@ use tower::service_fn;
 use tower_throttle::{Limit, MINUTE, RateLimitLayer, SECOND};
 
 use crate::stage::{Counted, client, connect, layer, listen, serve};
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 /// Takes messages, and counts its calls.
 #[derive(Clone, Default)]

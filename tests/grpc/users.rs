@@ -8,7 +8,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tower_throttle::{Extension, HOUR, Key, Limit, OnMissingKey, Policy};
 
 use crate::stage::{Counted, client, layer_of, listen};
-use crate::support::http_store::Trip;
+use support::http_store::Trip;
 
 #[derive(Clone)]
 struct User(String);

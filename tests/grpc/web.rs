@@ -20,7 +20,7 @@ use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::PlainText;
 
 use crate::stage::{self, Counted, layer, listen};
-use crate::support::http_store::{TRIPS, Trip};
+use support::http_store::{TRIPS, Trip};
 
 async fn raw(address: SocketAddr, method: Method, content_type: &str) -> Response<Incoming> {
     stage::raw(address, method, content_type, &[]).await

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::stage::{Counted, bind, layer, serve};
-use crate::support::http_store::{TRIPS, Trip};
+use support::http_store::{TRIPS, Trip};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

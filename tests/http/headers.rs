@@ -13,7 +13,7 @@ use tower_throttle::{
 };
 
 use super::{hello, serve};
-use crate::support::http_store::{TRIPS, TestStore, Trip};
+use support::http_store::{TRIPS, TestStore, Trip};
 
 /// Every family there is.
 pub(super) const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11

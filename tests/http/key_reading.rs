@@ -13,7 +13,7 @@ use tower_throttle::{
     Limiter, MINUTE, OnMissingKey, PeerAddr, Policy, RateLimitLayer, RequestHead,
 };
 
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 /// The statuses of requests with these headers, one after the other.
 async fn statuses<const N: usize>(

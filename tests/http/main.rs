@@ -1,7 +1,5 @@
 //! The layer over real sockets: axum and plain hyper as servers, HTTP/1.1 and HTTP/2.
 
-extern crate support;
-
 mod bodies;
 mod browser_cors;
 mod client_address;
@@ -37,7 +35,7 @@ use tower_throttle::{
     RateLimitLayer, Rejection, RequestHead, Route,
 };
 
-use crate::support::http_store::{TRIPS, TestStore, Trip};
+use support::http_store::{TRIPS, TestStore, Trip};
 
 fn layer(trip: Trip, permits: u32) -> RateLimitLayer {
     RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE)))

@@ -9,7 +9,7 @@ use tower_throttle::{
     PeerAddr, Policy, RateLimitLayer, Wrapped,
 };
 
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 /// The answers to requests with these lines of `x-user`, one after the other, when one request a
 /// minute is allowed.

@@ -20,7 +20,7 @@ use tower_throttle::{
     ResponseFuture, SECOND, StoreErrorKind, Wrapped,
 };
 
-use crate::support::http_store::{TRIPS, TestStore, Trip};
+use support::http_store::{TRIPS, TestStore, Trip};
 
 type Body = Full<Bytes>;
 

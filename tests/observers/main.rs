@@ -1,7 +1,5 @@
 //! What observers, recorders and subscribers are told.
 
-extern crate support;
-
 mod metrics;
 mod observing;
 mod top_denied;

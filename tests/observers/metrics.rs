@@ -17,7 +17,7 @@ use tower_throttle::{
     Policy, Prefetch, RateLimitLayer, Rules, StoreErrorKind,
 };
 
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 fn recorder() -> PrometheusRecorder {
     let buckets = [0.001, 0.01, 0.1];

@@ -9,7 +9,7 @@ use tower_throttle::{
     Subject, TopDenied, TopEntry,
 };
 
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 const HALF_LIFE: Duration = MINUTE;
 

@@ -1,8 +1,6 @@
 //! The router for operators, over real sockets.
 #![cfg(all(feature = "axum", feature = "memory", feature = "redis"))]
 
-extern crate support;
-
 mod addresses;
 mod browsers;
 mod changes;
@@ -22,7 +20,7 @@ use tower_throttle::{
     HOUR, Limit, Limiter, MemoryStore, Operator, Peer, Policy, RateLimitLayer, RedisStore,
 };
 
-use crate::support::redis::free_port;
+use support::redis::free_port;
 
 /// A limiter and what operators see of it.
 struct Site {

@@ -17,7 +17,7 @@ use tower_throttle::{
     TopDenied,
 };
 
-use crate::support::http_store::{TestStore, Trip};
+use support::http_store::{TestStore, Trip};
 
 /// Markup, if it were put into the page as such.
 const HOSTILE: &str = r#"<img src=x onerror="document.title=1"><b>api"#;

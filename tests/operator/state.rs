@@ -7,10 +7,10 @@ use tower_throttle::{
     TopDenied,
 };
 
-use crate::support::http_store::{TestStore, Trip};
-#[cfg(feature = "config")]
-use crate::support::web::GENEROUS;
 use crate::{Site, status_from, ten, unreachable};
+use support::http_store::{TestStore, Trip};
+#[cfg(feature = "config")]
+use support::web::GENEROUS;
 
 #[tokio::test]
 async fn the_state_tells_policies_in_words_and_what_they_decided() {

@@ -9,8 +9,8 @@ use tower_throttle::{
     Policy,
 };
 
-use crate::support::redis::Server as Redis;
 use crate::{Site, ten};
+use support::redis::Server as Redis;
 
 /// Each subject as operators write it, and the key that an extractor makes of a request.
 #[tokio::test]

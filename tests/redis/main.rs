@@ -1,7 +1,5 @@
 //! The Redis store with servers that work.
 
-extern crate support;
-
 mod coalescing;
 mod concurrency;
 mod connect;

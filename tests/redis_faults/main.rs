@@ -1,7 +1,5 @@
 //! The Redis store with servers and networks that fail, and what the failover makes of it.
 
-extern crate support;
-
 mod answers;
 mod faults;
 mod outage;

@@ -68,9 +68,7 @@ fn grpc_is_answered_as_grpc_and_nothing_else_is() {
 
 /// Runs a target over its seeds, then over mutations of them, always the same ones.
 fn holds(target: &str, run: fn(&[u8])) {
-    let folder = Path::new(crate::support::ROOT)
-        .join("fuzz/seeds")
-        .join(target);
+    let folder = Path::new(support::ROOT).join("fuzz/seeds").join(target);
     let seeds = std::fs::read_dir(folder).expect("the target has seeds");
     let mut seeds: Vec<_> = seeds.map(|entry| entry.unwrap().path()).collect();
     seeds.sort();

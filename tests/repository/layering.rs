@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::support::sources::{files_in, src};
+use support::sources::{files_in, src};
 
 /// The modules of each floor, the lowest first.
 const FLOORS: [&[&str]; 7] = [

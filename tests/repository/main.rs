@@ -1,7 +1,5 @@
 //! What the repository promises of itself: floors, names, versions, fuzz targets, scripts.
 
-extern crate support;
-
 #[cfg(feature = "config")]
 mod fuzz_targets;
 mod layering;

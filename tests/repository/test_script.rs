@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::programs::{Programs, printed};
+use support::programs::{Programs, printed};
 
 /// A checkout, and a PATH with a few of the usual tools, cargo, and nothing else.
 struct Machine(Programs);

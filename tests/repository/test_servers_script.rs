@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::support::programs::{Programs, printed};
+use support::programs::{Programs, printed};
 
 /// A checkout in which `scripts/test` prints which server it would find.
 struct Checkout(Programs);

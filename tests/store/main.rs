@@ -1,7 +1,5 @@
 //! Stores as such: the contract, the memory store, remembered denials, permits taken in advance.
 
-extern crate support;
-
 mod contract;
 mod deny_cache;
 mod endurance;

@@ -12,11 +12,11 @@ use tower_throttle::{
     Rate, SECOND, Subject,
 };
 
-use super::support::asking::GO_ALONE;
-use super::support::drawn::drawn;
-use super::support::history::Time;
-use super::support::redis::Server;
 use super::{Algorithms, Timed, answer, wanted};
+use support::asking::GO_ALONE;
+use support::drawn::drawn;
+use support::history::Time;
+use support::redis::Server;
 
 /// The last of them share a trip.
 const SUBJECTS: usize = GO_ALONE + 6;

@@ -8,7 +8,7 @@ use proptest::strategy::ValueTree;
 use tower_throttle::algorithm::{Algorithm, LeaseId, Patience};
 use tower_throttle::{DAY, Limit, MINUTE, Micros, Penalty, Rate, SECOND};
 
-use super::support::history::{Act, History, POLICIES, Step, Time};
+use support::history::{Act, History, POLICIES, Step, Time};
 
 const STEPS: usize = 50;
 

@@ -3,8 +3,6 @@
 //!
 //! `HISTORIES` sets how many histories are run, 10 000 by default.
 
-use crate::support;
-
 mod final_takes;
 mod histories;
 mod replaced;

@@ -7,9 +7,9 @@ use tower_throttle::{
 };
 
 use super::histories::histories;
-use super::support::drawn::drawn;
-use super::support::history::{Course, History, POLICIES, policy_of, receipts};
 use super::{Timed, answer, wanted};
+use support::drawn::drawn;
+use support::history::{Course, History, POLICIES, policy_of, receipts};
 
 /// How a history is run: which policies are asked, and which of them in shadow.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use tower_throttle::{DAY, HOUR, Limit, Limiter, MINUTE, Policy, Rules, SECOND};
 
-use super::support::bench::Bench;
-use super::support::on_every_store;
 use super::{check, drain, with_rates};
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     rates_come_and_go_and_what_was_used_stays_used

@@ -12,10 +12,10 @@ use tower_throttle::{
     SECOND,
 };
 
-use super::support::bench::Bench;
-use super::support::on_every_store;
-use super::support::web::{Service, eventually, serve};
 use super::with_rates;
+use support::bench::Bench;
+use support::on_every_store;
+use support::web::{Service, eventually, serve};
 
 on_every_store! {
     headers_tell_of_the_rate_that_leaves_the_fewest

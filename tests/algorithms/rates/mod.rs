@@ -1,7 +1,5 @@
 //! Limits of several rates: on every store, and over HTTP.
 
-use crate::support;
-
 use std::time::Duration;
 
 use tower_throttle::{Decision, Limit, Limiter};

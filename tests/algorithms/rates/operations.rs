@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tower_throttle::{CheckError, HOUR, Limit, MINUTE, Mode, Outcome, Penalty, Policy, SECOND};
 
-use super::support::bench::Bench;
-use super::support::on_every_store;
 use super::{check, drain, with_rates};
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     a_charge_counts_under_every_rate_and_a_credit_gives_back

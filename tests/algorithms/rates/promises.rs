@@ -9,10 +9,10 @@ use tower_throttle::{
     SECOND,
 };
 
-use super::support::bench::Bench;
-use super::support::drawn::drawn;
-use super::support::on_every_store;
 use super::{check, drain, with_rates};
+use support::bench::Bench;
+use support::drawn::drawn;
+use support::on_every_store;
 
 on_every_store! {
     random_histories_are_those_of_the_rates_by_themselves

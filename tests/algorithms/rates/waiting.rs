@@ -13,7 +13,7 @@ use tower_throttle::{
     HOUR, HeaderCost, Key, Limit, Limiter, MINUTE, Micros, Policy, RateLimitLayer, SECOND,
 };
 
-use super::support::virtual_time::{self, ms};
+use support::virtual_time::{self, ms};
 
 /// Three rates whose permits come back every 250 ms, 500 ms and 2 s.
 fn limit() -> Limit {

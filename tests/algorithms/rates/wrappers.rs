@@ -6,8 +6,8 @@ use tower_throttle::{
     StoreError, StoreErrorKind,
 };
 
-use super::support::bench::Bench;
 use super::{check, drain, with_rates};
+use support::bench::Bench;
 
 #[tokio::test]
 async fn a_denial_under_any_rate_is_remembered() {

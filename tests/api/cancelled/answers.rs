@@ -7,9 +7,9 @@ use futures_util::poll;
 use tower_throttle::{CheckError, DAY, Decision, Limiter, Policy, StoreErrorKind};
 
 use super::left::{MOST_IN_FLIGHT, limiter, looked_at, pause, unpause};
-use super::support::limits;
-use super::support::redis::Server;
-use super::support::until::until;
+use support::limits;
+use support::redis::Server;
+use support::until::until;
 
 fn failure(asked: Poll<Result<Decision, CheckError>>) -> Option<StoreErrorKind> {
     match asked {

@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use tower_throttle::{Key, Limiter};
 
 use super::left::{Before, limiter, looked_at, pause, unpause};
-use super::support::redis::Server;
+use support::redis::Server;
 
 const ROUNDS: usize = 10;
 /// Fewer than may be in flight at once, so that each is sent.

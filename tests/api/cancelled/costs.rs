@@ -7,7 +7,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{DAY, Key, Limit, Limiter, Mode, Policy, RateLimitLayer, per_day};
 
 use super::left::{Before, PATHS, limiter, looked_at, patient, pause, unpause};
-use super::support::redis::Server;
+use support::redis::Server;
 
 /// The status of a request through a layer. Its response has ended.
 pub(crate) async fn request(limiter: &Limiter, path: &str) -> u16 {

@@ -13,8 +13,8 @@ use tower_throttle::{
     StoreErrorKind,
 };
 
-use super::support::redis::Server;
-use super::support::web::{GENEROUS, eventually};
+use support::redis::Server;
+use support::web::{GENEROUS, eventually};
 
 /// The number of questions that may be in flight at once.
 pub(crate) const MOST_IN_FLIGHT: usize = 1_024;

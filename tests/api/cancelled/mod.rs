@@ -2,8 +2,6 @@
 //! connection, no place among the questions in flight, no lease.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
-use crate::support;
-
 mod answers;
 mod checks;
 mod costs;

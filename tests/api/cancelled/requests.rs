@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use tower_throttle::Limiter;
 
 use super::left::{Before, PATHS, limiter, looked_at, pause, unpause};
-use super::support::redis::Server;
-use super::support::web::Service;
+use support::redis::Server;
+use support::web::Service;
 
 const REQUESTS: usize = 10_000;
 /// Fewer of them over HTTP/2 than a server accepts on one connection.

@@ -8,7 +8,7 @@ use tower_throttle::{DAY, Key, Limit, Limiter, Policy};
 
 use super::costs::request;
 use super::left::{patient, pause, unpause};
-use super::support::redis::Server;
+use support::redis::Server;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()

@@ -11,10 +11,10 @@ use tower_throttle::{
 };
 
 use super::{ban, check, strict};
-use crate::support::bench::Bench;
-use crate::support::limits::in_time;
-use crate::support::on_every_store;
-use crate::support::web::{Service, serve};
+use support::bench::Bench;
+use support::limits::in_time;
+use support::on_every_store;
+use support::web::{Service, serve};
 
 on_every_store! {
     a_banned_client_gets_429_until_the_ban_ends

@@ -8,10 +8,10 @@ use tower_throttle::{
 };
 
 use super::{ban, check, strict};
-use crate::support::bench::Bench;
-use crate::support::http_store::{TestStore, Trip};
-use crate::support::limits::{every, in_time};
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::http_store::{TestStore, Trip};
+use support::limits::{every, in_time};
+use support::on_every_store;
 
 on_every_store! {
     the_denial_that_brings_a_ban_says_so

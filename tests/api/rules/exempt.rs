@@ -8,7 +8,7 @@ use tower_throttle::{
     Route,
 };
 
-use super::{App, one_a_minute, support};
+use super::{App, one_a_minute};
 
 fn exempting(requests: impl RequestMatcher) -> Limiter {
     Limiter::builder(MemoryStore::new())

@@ -2,8 +2,6 @@
 //! exemptions, lists of clients, other policies.
 #![cfg(feature = "memory")]
 
-use crate::support;
-
 mod access;
 mod exempt;
 mod modes;

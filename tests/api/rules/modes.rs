@@ -11,8 +11,8 @@ use tower_throttle::{
     Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, per_second,
 };
 
-use super::support::bench;
 use super::{App, one_a_minute};
+use support::bench;
 
 const OK: StatusCode = StatusCode::OK;
 const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
@@ -126,7 +126,7 @@ async fn requests_that_a_policy_in_shadow_cannot_read_pass() {
 
 #[tokio::test]
 async fn a_store_that_is_gone_refuses_nobody_for_a_policy_in_shadow() {
-    let server = super::support::redis::Server::start();
+    let server = support::redis::Server::start();
     let store = RedisStore::connect(&server.url()).await.unwrap();
     drop(server);
     let trial = one_a_minute("trial").on_store_failure(FailureMode::Deny);
@@ -282,7 +282,7 @@ async fn a_request_in_shadow_gives_its_place_back_over_either_store() {
         let free = |decision: &tower_throttle::Decision| decision.remaining() == 1;
         let started = std::time::Instant::now();
         while !free(&limiter.peek("places", alice()).await.unwrap()) {
-            assert!(started.elapsed() < super::support::web::GENEROUS);
+            assert!(started.elapsed() < support::web::GENEROUS);
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

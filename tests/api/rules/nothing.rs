@@ -102,7 +102,7 @@ async fn its_denial_is_a_rejection_without_a_time_to_retry() {
                 std::future::ready(response)
             },
         ));
-    let app = App::at(super::support::web::serve(app).await);
+    let app = App::at(support::web::serve(app).await);
     for _ in 0..3 {
         let response = app.get("/", &[("x-user", "alice")]).await;
         assert_eq!(response.status(), DENIED);

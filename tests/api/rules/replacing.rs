@@ -169,7 +169,7 @@ async fn a_throttle_uses_its_named_policy_and_the_first_if_it_is_gone() {
     use tower::{Layer, Service, ServiceExt, service_fn};
 
     let slow = |rate| Policy::new("partner", Limit::token_bucket(1, per_second(rate)));
-    let store = super::support::virtual_time::store();
+    let store = support::virtual_time::store();
     let limiter = Limiter::new(store, [slow(1)]).unwrap();
     let layer = ThrottleLayer::new(limiter.clone(), "partner").unwrap();
     let mut service = layer.layer(service_fn(async |()| Ok::<_, ()>(())));

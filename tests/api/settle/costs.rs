@@ -10,10 +10,10 @@ use tower_throttle::{
 };
 
 use super::{alice, is_unauthorized, rows, stated, status};
-use crate::support::bench::Bench;
-use crate::support::limits::in_time;
-use crate::support::on_every_store;
-use crate::support::web::{Service, eventually};
+use support::bench::Bench;
+use support::limits::in_time;
+use support::on_every_store;
+use support::web::{Service, eventually};
 
 on_every_store! {
     failures_are_counted_and_successes_given_back

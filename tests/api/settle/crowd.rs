@@ -14,9 +14,9 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{DAY, Limit, Limiter, Policy, RateLimitLayer, SECOND};
 
 use super::{alice, is_unauthorized, stated};
-use crate::support::limits::in_time;
-use crate::support::redis::Server;
-use crate::support::web::{GENEROUS, eventually};
+use support::limits::in_time;
+use support::redis::Server;
+use support::web::{GENEROUS, eventually};
 
 const REQUESTS: usize = 1_000;
 /// Fewer than the requests, and unrelated to their number.

@@ -10,7 +10,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{Key, Limit, Limiter, Policy, RateLimitLayer, SECOND, per_second};
 
 use super::stated;
-use crate::support::virtual_time::{self, ms};
+use support::virtual_time::{self, ms};
 
 type Limited = BoxCloneService<Request<u32>, Response<()>, Infallible>;
 

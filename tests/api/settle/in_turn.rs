@@ -7,8 +7,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{HOUR, Limit, Policy, RateLimitLayer, ResponseHead};
 
 use super::{alice, is_unauthorized};
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     what_does_not_count_is_there_for_the_next_request

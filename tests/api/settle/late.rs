@@ -3,10 +3,10 @@
 use tower_throttle::{Limit, MINUTE, Policy, SECOND, per_minute};
 
 use super::{alice, is_unauthorized, rows, status};
-use crate::support::bench::Bench;
-use crate::support::limits::in_time;
-use crate::support::on_every_store;
-use crate::support::web::{Service, eventually};
+use support::bench::Bench;
+use support::limits::in_time;
+use support::on_every_store;
+use support::web::{Service, eventually};
 
 on_every_store! {
     a_window_that_has_ended_in_between_is_not_touched

@@ -7,9 +7,9 @@ use axum::http::StatusCode;
 use tower_throttle::{HOUR, Limit, Limiter, MINUTE, Policy, Rules};
 
 use super::{alice, is_unauthorized, rows, status};
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
-use crate::support::web::{Service, eventually};
+use support::bench::Bench;
+use support::on_every_store;
+use support::web::{Service, eventually};
 
 on_every_store! {
     a_longer_windows_use_outlasts_a_refund_by_a_shorter_one

@@ -16,10 +16,10 @@ use tower_throttle::{
 };
 
 use super::{alice, is_unauthorized, rows, rows_named, status};
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
-use crate::support::redis::Server;
-use crate::support::web::{Service, eventually};
+use support::bench::Bench;
+use support::on_every_store;
+use support::redis::Server;
+use support::web::{Service, eventually};
 
 on_every_store! {
     an_estimate_stays_when_the_client_goes_away

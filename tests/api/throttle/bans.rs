@@ -11,7 +11,7 @@ use tower_throttle::{
 };
 
 use super::{Partner, Watched, after, layer, send};
-use crate::support::virtual_time::{self, ms};
+use support::virtual_time::{self, ms};
 
 /// One a second; every denial causes a ban.
 fn strict(ban: Duration) -> Policy {

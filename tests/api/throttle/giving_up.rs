@@ -16,9 +16,9 @@ use tower_throttle::{
     RedisStore, SECOND, Store, ThrottleLayer, per_second,
 };
 
-use super::support::redis::Server;
-use super::support::virtual_time::{self, ms};
 use super::{Partner, Watched, after, is_ready, layer, send, send_all, throttled};
+use support::redis::Server;
+use support::virtual_time::{self, ms};
 
 const RATE: usize = 20;
 const CALLERS: u64 = 40;

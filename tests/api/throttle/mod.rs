@@ -1,7 +1,5 @@
 //! `ThrottleLayer`: a service that is ready when the whole fleet may send the next request.
 
-use crate::support;
-
 mod bans;
 mod giving_up;
 mod outage;

@@ -13,8 +13,8 @@ use tower_throttle::{
     StoreError, StoreErrorKind,
 };
 
-use super::support::virtual_time::{self, ms};
 use super::{Partner, Watched, after, layer, send, send_all};
+use support::virtual_time::{self, ms};
 
 /// Fails after a round trip while it is gone.
 #[derive(Clone)]

@@ -7,8 +7,8 @@ use tower_throttle::{
     ThrottleLayer, per_second,
 };
 
-use super::support::virtual_time::ms;
 use super::{Partner, Watched, after, layer, send, send_all, throttled};
+use support::virtual_time::ms;
 
 #[tokio::test(start_paused = true)]
 async fn the_service_is_ready_as_often_as_the_limit_allows() {

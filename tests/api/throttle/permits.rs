@@ -6,8 +6,8 @@ use tokio::time::timeout;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::{HOUR, Limit, SECOND};
 
-use super::support::virtual_time::ms;
 use super::{Watched, after, is_ready, layer, send, send_all, throttled};
+use support::virtual_time::ms;
 
 #[tokio::test(start_paused = true)]
 async fn being_asked_again_whether_it_is_ready_takes_nothing() {

@@ -4,8 +4,8 @@ use tokio::time::sleep;
 use tower::Layer;
 use tower_throttle::{HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules, SECOND};
 
-use super::support::virtual_time::ms;
 use super::{Partner, Watched, after, layer, send, send_all};
+use support::virtual_time::ms;
 
 /// Puts this policy in place of the one that the services were made for.
 fn replace(limiter: &Limiter, policy: Policy) {

@@ -7,8 +7,8 @@ use tokio::time::timeout;
 use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::{HOUR, Limit, Limiter, ManualClock, MemoryStore, Policy};
 
-use super::support::virtual_time::timed;
 use super::{Partner, Watched, is_ready, layer};
+use support::virtual_time::timed;
 
 fn runtime() -> Runtime {
     let mut builder = Builder::new_current_thread();

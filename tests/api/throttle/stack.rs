@@ -12,8 +12,8 @@ use tower::load_shed::LoadShed;
 use tower::{Layer, Service, ServiceExt};
 use tower_throttle::{HOUR, Key, Limit, Limiter, MINUTE, Policy, SECOND};
 
-use super::support::redis::Server;
 use super::{Partner, Watched, layer};
+use support::redis::Server;
 
 /// Ready when it is told to be, and fails when it is told to.
 #[derive(Clone)]

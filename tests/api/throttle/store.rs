@@ -13,10 +13,10 @@ use tower_throttle::{
     StoreErrorKind,
 };
 
-use super::support::redis::Server;
-use super::support::until::until;
-use super::support::virtual_time::ms;
 use super::{Partner, Watched, after, layer, send, send_all, throttled};
+use support::redis::Server;
+use support::until::until;
+use support::virtual_time::ms;
 
 #[tokio::test(start_paused = true)]
 async fn each_grant_takes_one_trip_however_long_it_is_waited_for() {

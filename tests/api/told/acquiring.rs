@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::history::{History, ShownOnFailure, Step, histories};
 use super::request::us;
 use super::stage::Stage;
-use super::support::bench::Bench;
-use super::support::drawn::drawn;
+use support::bench::Bench;
+use support::drawn::drawn;
 
 /// Only the first policy of each history, and only if one can wait for its permits.
 const HISTORIES: usize = 1_000;

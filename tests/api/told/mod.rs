@@ -1,8 +1,6 @@
 //! What responses, events and looks tell of quotas is true, whatever policies a request has and
 //! whatever was done with its keys before.
 
-use crate::support;
-
 mod acquiring;
 mod denial;
 mod history;

@@ -8,8 +8,8 @@ use tower_throttle::{Decision, Outcome};
 use super::history::{History, ShownOnFailure, Step};
 use super::policies::NAMES;
 use super::stage::{Event, How, Response, Stage};
-use super::support::bench::Bench;
 use super::{denial, promises};
+use support::bench::Bench;
 
 /// Whose answer is judged. It only looks, until it asks again when it was told to.
 pub(crate) const ASKED: usize = 0;

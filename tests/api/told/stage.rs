@@ -19,7 +19,7 @@ use tower_throttle::{
 
 use super::history::{Operation, Step};
 use super::policies::{Drawn, NAMES};
-use crate::support::bench::Bench;
+use support::bench::Bench;
 
 pub(crate) struct Stage<'a> {
     pub(crate) bench: &'a Bench,

@@ -18,8 +18,8 @@ use tower_throttle::{
     StoreError, StoreErrorKind, per_hour, per_second,
 };
 
-use crate::support::redis::Server;
-use crate::support::virtual_time::{self, ms, timed};
+use support::redis::Server;
+use support::virtual_time::{self, ms, timed};
 
 /// One a second, and none stored.
 async fn one_a_second() -> Limiter {

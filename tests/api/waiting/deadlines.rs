@@ -9,7 +9,7 @@ use tower_throttle::{
     DenyCache, Key, Limit, Limiter, MINUTE, Policy, RateLimitLayer, SECOND, Store, per_second,
 };
 
-use crate::support::virtual_time::{self, ms, timed};
+use support::virtual_time::{self, ms, timed};
 
 /// Sends requests through the layer, each with a deadline if it has one.
 struct Client(Limiter);

@@ -11,7 +11,7 @@ use tower::util::BoxCloneService;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{HOUR, Header, Limit, Limiter, Policy, RateLimitLayer, SECOND};
 
-use crate::support::virtual_time::{self, ms};
+use support::virtual_time::{self, ms};
 
 const CLIENTS: usize = 40;
 const RATE: usize = 20;

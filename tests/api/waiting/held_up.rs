@@ -15,7 +15,7 @@ use tower_throttle::{
     RequestHead, SECOND, per_second,
 };
 
-use crate::support::virtual_time::{self, ms, timed};
+use support::virtual_time::{self, ms, timed};
 
 type Limited = BoxCloneService<Request<()>, Response<()>, Infallible>;
 

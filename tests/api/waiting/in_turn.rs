@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tower_throttle::{DecisionEvent, HOUR, Limit, Policy, per_hour};
 
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
 
 on_every_store! {
     who_gives_up_waiting_does_not_wait_behind_itself

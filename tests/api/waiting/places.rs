@@ -18,7 +18,7 @@ use tower_throttle::{
     SECOND, Store, per_minute,
 };
 
-use crate::support::virtual_time::{self, timed};
+use support::virtual_time::{self, timed};
 
 /// Answers at once, or after a round trip.
 #[derive(Clone)]

@@ -13,7 +13,7 @@ use tower_throttle::{
     RateLimitLayer, SECOND, per_second,
 };
 
-use crate::support::virtual_time::{self, timed};
+use support::virtual_time::{self, timed};
 
 /// One a second, with each way of being held up.
 fn patient_policies() -> [Policy; 2] {

@@ -5,9 +5,9 @@ use std::time::Instant;
 use tower_throttle::MINUTE;
 
 use super::file::{Limits, limit};
-use crate::support::logins::{connections_of, ids_of, let_in, wait_for};
-use crate::support::redis::Server;
-use crate::support::sentinel::Watched;
+use support::logins::{connections_of, ids_of, let_in, wait_for};
+use support::redis::Server;
+use support::sentinel::Watched;
 
 /// A file with this store and no haste.
 fn at(store: &str, permits: &str) -> String {
@@ -163,7 +163,7 @@ async fn another_login_on_another_server_is_another_store() {
 #[tokio::test]
 async fn a_refused_login_leaves_open_connections_alone() {
     #[cfg(feature = "tracing")]
-    let (log, _listening) = crate::support::log::Log::listen();
+    let (log, _listening) = support::log::Log::listen();
     let server = Server::start();
     let_in(&server, &["first"]);
     let url = |password: &str| format!("redis://first:{password}@127.0.0.1:{}", server.port());

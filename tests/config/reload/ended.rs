@@ -7,9 +7,9 @@ use tower::Layer as _;
 use tower_throttle::{ConfigFile, DAY, Key, Limit, Limiter, Operator, Policy, ThrottleLayer};
 
 use super::file::{Limits, Watched, limit, serve};
-use crate::support::redis::Server;
-use crate::support::until::until;
-use crate::support::web::GENEROUS;
+use support::redis::Server;
+use support::until::until;
+use support::web::GENEROUS;
 
 /// As a user writes it who needs nothing but the layer.
 #[tokio::test]

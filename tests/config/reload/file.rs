@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tower_throttle::{ConfigFile, RateLimitLayer, WatchedConfig};
 
-use crate::support::web::GENEROUS;
+use support::web::GENEROUS;
 
 /// The outcome of one reload: nothing, or the text of the error.
 pub(crate) type Outcome = Result<(), String>;

@@ -3,7 +3,7 @@
 use tracing::Level;
 
 use super::file::{Limits, limit};
-use crate::support::log::Log;
+use support::log::Log;
 
 /// No other test of this program may listen everywhere.
 #[tokio::test]
@@ -14,7 +14,7 @@ async fn each_reload_is_logged_and_a_file_without_policies_is_warned_of() {
     let said = || {
         let events = log.events().into_iter();
         let of_this = events.filter(|event| event.fields.get("file") == Some(&path));
-        let told = |event: crate::support::log::Entry| {
+        let told = |event: support::log::Entry| {
             let policies = event.fields.get("policies").cloned();
             assert!(event.name.contains(&path), "{event:?}");
             assert!(!event.name.contains('\n'), "{event:?}");

@@ -13,7 +13,7 @@ use tower_throttle::{ConfigFile, OpenError};
 use super::file::open;
 use super::file::{Limits, limit};
 #[cfg(unix)]
-use crate::support::web::GENEROUS;
+use support::web::GENEROUS;
 
 #[tokio::test]
 async fn a_file_that_is_written_in_place_is_reloaded() {
@@ -212,7 +212,7 @@ async fn a_file_that_is_wrong_from_the_start_is_not_opened() {
     assert!(refused.to_string().starts_with(&text), "{refused}");
     assert!(matches!(refused, OpenError::File(_)), "{refused:?}");
 
-    let port = crate::support::redis::free_port();
+    let port = support::redis::free_port();
     let store = format!("store = \"redis://:hunter2@127.0.0.1:{port}\"\npolicy = []\n");
     let file = Limits::new(&store);
     let refused = ConfigFile::new(file.path()).open().await.unwrap_err();

@@ -96,7 +96,7 @@ async fn a_setting_that_cannot_change_is_refused_with_its_line() {
 /// It is already in force.
 #[tokio::test]
 async fn a_default_that_is_written_out_is_no_change() {
-    let redis = crate::support::redis::Server::start();
+    let redis = support::redis::Server::start();
     let store = format!("store = \"{}\"", redis.url());
     let at = |head: &str| {
         let store = format!("{store}\n{head}");
@@ -114,7 +114,7 @@ async fn a_default_that_is_written_out_is_no_change() {
 
 #[tokio::test]
 async fn another_store_is_refused_without_its_address() {
-    let redis = crate::support::redis::Server::start();
+    let redis = support::redis::Server::start();
     let there = format!("store = \"{}\"", redis.url());
     let at = |store: &str| limit("3/day").replace("store = \"memory\"", store);
     let file = Limits::new(&at(&there));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use reqwest::{Client, StatusCode};
 
 use super::file::{Limits, serve, with};
-use crate::support::web::GENEROUS;
+use support::web::GENEROUS;
 
 const RELOADS: usize = 50;
 const PERMITS: usize = 200;

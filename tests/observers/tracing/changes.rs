@@ -3,13 +3,13 @@
 use tower_throttle::{AccessList, AlwaysAllow, Key, Limiter, Mode};
 use tracing::Level;
 
-use crate::support::log::Log;
 use crate::tracing::one_a_minute;
+use support::log::Log;
 
 /// The events, each as its level and what it says of `from` and `to`.
 fn changes(log: &Log) -> Vec<(Level, String, String)> {
     let events = log.events().into_iter();
-    let change = |event: crate::support::log::Entry| {
+    let change = |event: support::log::Entry| {
         let [from, to] = ["from", "to"].map(|name| event.field(name).to_owned());
         (event.level, from, to)
     };

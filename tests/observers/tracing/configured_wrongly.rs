@@ -9,11 +9,11 @@ use tower_throttle::{
 };
 use tracing::Level;
 
-use crate::support::cluster::Cluster;
-use crate::support::http_store::{TestStore, Trip};
-use crate::support::log::{Entry, Log};
-use crate::support::redis::Server;
 use crate::tracing::{check, one_a_minute};
+use support::cluster::Cluster;
+use support::http_store::{TestStore, Trip};
+use support::log::{Entry, Log};
+use support::redis::Server;
 
 /// Far longer than anything takes here.
 const GENEROUS: Duration = Duration::from_secs(20);

@@ -6,9 +6,9 @@ use tower_throttle::{
 };
 use tracing::Level;
 
-use crate::support::http_store::{TestStore, Trip};
-use crate::support::log::Log;
 use crate::tracing::{check, from, one_a_minute, only, send};
+use support::http_store::{TestStore, Trip};
+use support::log::Log;
 
 #[tokio::test]
 async fn allowed_requests_are_not_logged() {

@@ -19,7 +19,7 @@ use tower::{Layer, ServiceExt as _, service_fn};
 use tower_throttle::{Header, Limit, Limiter, MINUTE, Peer, Policy, RateLimitLayer};
 use tracing::Level;
 
-use crate::support::log::{Entry, Log};
+use support::log::{Entry, Log};
 
 fn one_a_minute(name: &str) -> Policy {
     Policy::new(name, Limit::gcra(1, MINUTE)).by(Header::new("x-user"))

@@ -11,9 +11,9 @@ use tower_throttle::{
 };
 use tracing::Level;
 
-use crate::support::http_store::{TestStore, Trip};
-use crate::support::log::Log;
 use crate::tracing::{answer, check, from, one_a_minute, only};
+use support::http_store::{TestStore, Trip};
+use support::log::Log;
 
 /// Everything that is logged about requests of this user and this peer, and everything that can be
 /// formatted.

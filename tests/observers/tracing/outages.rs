@@ -9,9 +9,9 @@ use tower_throttle::{
 };
 use tracing::Level;
 
-use crate::support::http_store::{TestStore, Trip};
-use crate::support::log::Log;
 use crate::tracing::{check, one_a_minute};
+use support::http_store::{TestStore, Trip};
+use support::log::Log;
 
 /// Does not work until it is mended.
 #[derive(Clone)]

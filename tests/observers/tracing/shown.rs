@@ -8,8 +8,8 @@ use tower_throttle::{
 };
 use tracing::Level;
 
-use crate::support::log::Log;
 use crate::tracing::{from, send};
+use support::log::Log;
 
 /// Answers a moment later, or at once.
 struct Late(MemoryStore, bool);

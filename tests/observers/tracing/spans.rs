@@ -3,9 +3,9 @@
 use tower_throttle::{Answer, Check, Limit, Limiter, MINUTE, Policy, Store};
 use tracing::Level;
 
-use crate::support::http_store::{TestStore, Trip};
-use crate::support::log::Log;
 use crate::tracing::{from, one_a_minute, send};
+use support::http_store::{TestStore, Trip};
+use support::log::Log;
 
 #[tokio::test]
 async fn a_trip_to_the_store_is_a_span_that_says_how_it_came_out() {

@@ -10,8 +10,8 @@ use tower_throttle::{Check, Decision, HOUR, Limit, RedisStore, SECOND, per_secon
 use super::model::{Question, States, answer};
 use super::ten_states::{RATES, STATES, question, questions, ten_states};
 use super::{Stage, assert_of_both_kinds};
-use crate::support::cluster::Cluster;
-use crate::support::drawn::drawn;
+use support::cluster::Cluster;
+use support::drawn::drawn;
 
 /// Limits that admit this many at one instant; most are judged as plain takes.
 fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {

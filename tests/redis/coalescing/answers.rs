@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tower_throttle::{Clock as _, DAY, Decision, HOUR, Limit, Rate, SECOND};
 
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
-use crate::support::drawn::drawn;
-use crate::support::redis::Server;
+use support::drawn::drawn;
+use support::redis::Server;
 
 /// A limit whose permits come back one by one, each after a whole number of microseconds.
 #[derive(Clone, Copy, Debug)]

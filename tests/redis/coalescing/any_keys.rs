@@ -13,8 +13,8 @@ use super::many_keys::{
 };
 use super::model::{answer, check, told_beside_a_foreign_key};
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
-use crate::support::drawn::drawn;
-use crate::support::limits::in_time;
+use support::drawn::drawn;
+use support::limits::in_time;
 
 /// One of each algorithm, with three permits at once.
 fn limits_of_three() -> [Limit; 8] {

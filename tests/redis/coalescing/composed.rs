@@ -8,7 +8,7 @@ use tower_throttle::{
 };
 
 use super::{SLOW, Stage, allowed};
-use crate::support::drawn::drawn;
+use support::drawn::drawn;
 
 /// One after the other, in Rust.
 pub(super) fn ask(

@@ -4,9 +4,9 @@ use futures_util::future::join_all;
 use tower_throttle::{DAY, Limit, StoreErrorKind};
 
 use super::{SLOW, Stage, allowed};
-use crate::support::limits;
-use crate::support::proxy::Way;
-use crate::support::until::until;
+use support::limits;
+use support::proxy::Way;
+use support::until::until;
 
 const LIMIT: Limit = Limit::gcra(5_000, DAY);
 

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tower_throttle::{DAY, Decision, Limit, RedisStore};
 
 use super::{PATIENT, Stage, allowed};
-use crate::support::proxy::Way;
+use support::proxy::Way;
 
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 const LIMITS: [Limit; 3] = [

@@ -11,8 +11,8 @@ use tower_throttle::{DAY, Limit, PendingAnswer, PolicyId, RedisStore};
 
 use super::model::check;
 use super::{SLOW, Stage, allowed};
-use crate::support::asking::pending_answer_of;
-use crate::support::proxy::Way;
+use support::asking::pending_answer_of;
+use support::proxy::Way;
 
 const LIMIT: Limit = Limit::gcra(100, DAY);
 

@@ -12,7 +12,7 @@ use super::model::{
     PLAIN, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,
 };
 use super::{SLOW, Stage};
-use crate::support::asking::check_of;
+use support::asking::check_of;
 
 const POLICIES: usize = 4;
 const SUBJECTS: [&str; 4] = ["alice", "bob", "carol", "dave"];

@@ -9,7 +9,7 @@ use super::answers::{buckets, follow};
 use super::model::told_beside_a_foreign_key;
 use super::several::assert_expires_with;
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
-use crate::support::drawn::drawn;
+use support::drawn::drawn;
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
 

@@ -8,8 +8,8 @@ use tower_throttle::{
 };
 
 use super::{Stage, assert_of_both_kinds};
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::drawn::drawn;
+use support::asking::{check_of, pending_answer_of};
+use support::drawn::drawn;
 
 pub(super) type Answered = Result<Vec<Decision>, StoreErrorKind>;
 

@@ -9,7 +9,7 @@ use super::model::{
     told_beside_a_foreign_key, told_without_memory,
 };
 use super::{SLOW, Stage, assert_of_both_kinds};
-use crate::support::drawn::drawn;
+use support::drawn::drawn;
 
 /// A limit of two rates.
 #[derive(Clone, Copy, Debug)]

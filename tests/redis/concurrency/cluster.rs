@@ -13,8 +13,8 @@ use tower_throttle::{
 };
 
 use super::places::{POLICY, patient, until};
-use super::support::cluster::Cluster;
-use super::support::proxy::Way;
+use support::cluster::Cluster;
+use support::proxy::Way;
 
 type Body = Full<Bytes>;
 

@@ -20,9 +20,9 @@ use tower_throttle::{
 use super::late::{LATE, Late};
 use super::places::{EVERYBODY, POLICY, TIMEOUT, come_to, in_time, patient, policy, taken};
 use super::stage::{Answer, bodyless};
-use super::support::redis::Server;
-use super::support::virtual_time::timed;
 use super::watched::Watched;
+use support::redis::Server;
+use support::virtual_time::timed;
 
 /// The runtimes that a `main` may have.
 fn runtimes() -> [Runtime; 2] {

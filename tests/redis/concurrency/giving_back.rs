@@ -18,8 +18,8 @@ use tower_throttle::{
 use super::gate::Gate;
 use super::late::{LATE, Late};
 use super::places::{EVERYBODY, LIFE, POLICY, come_to, in_time, patient, policy, taken, until};
-use super::support::redis::Server;
 use super::watched::Watched;
+use support::redis::Server;
 
 type Body = Full<Bytes>;
 

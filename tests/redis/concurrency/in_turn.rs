@@ -9,9 +9,9 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{Limit, Limiter, RateLimitLayer, RedisStore};
 
 use super::places::{EVERYBODY, POLICY, patient, policy};
-use super::support::redis::Server;
-use crate::support::bench::Bench;
-use crate::support::on_every_store;
+use support::bench::Bench;
+use support::on_every_store;
+use support::redis::Server;
 
 on_every_store! {
     a_guard_that_is_dropped_makes_room_for_the_next_one

@@ -1,8 +1,6 @@
 //! The concurrency limit: what takes a place, what gives it back, and what keeps it meanwhile.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
-use crate::support;
-
 mod answers;
 mod cluster;
 mod flush;

@@ -7,7 +7,7 @@ use tower_throttle::{
     Store, Wrapped,
 };
 
-use super::support::redis::Server;
+use support::redis::Server;
 
 /// How many there are.
 pub(crate) const PLACES: u32 = 2;

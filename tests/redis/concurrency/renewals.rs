@@ -15,8 +15,8 @@ use tower_throttle::{
 };
 
 use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, patient, policy, taken, until};
-use super::support::redis::Server;
 use super::watched::Watched;
+use support::redis::Server;
 
 /// A limiter of a thousand places over a store that records what it is asked.
 fn thousand(life: Duration) -> (Watched, Limiter) {

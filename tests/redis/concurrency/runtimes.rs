@@ -10,8 +10,8 @@ use tokio::time::advance;
 use tower_throttle::{HOUR, Held, Limit, Limiter, MemoryStore};
 
 use super::places::{EVERYBODY, LIFE, POLICY, Places, in_time, patient, policy, until};
-use super::support::redis::Server;
 use super::watched::Watched;
+use support::redis::Server;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()

@@ -23,8 +23,8 @@ use tower_throttle::SECOND;
 
 use super::places::{in_time, until};
 use super::stage::client;
-use super::support::example;
-use super::support::redis::{Process, Server};
+use support::example;
+use support::redis::{Process, Server};
 
 const LIMIT: usize = 4;
 /// A busy machine may be late to renew a lease.

@@ -10,12 +10,12 @@ use tower_throttle::{
 
 use crate::connect::load::{Load, taken};
 use crate::connect::{GENEROUS, assert_counts, limiter, told};
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::Server;
-use crate::support::rights::{USER, documented_rights, set_right, user_with};
-use crate::support::sentinel::until;
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
+use support::rights::{USER, documented_rights, set_right, user_with};
+use support::sentinel::until;
 
 /// So many subjects that each of three nodes has some.
 pub(crate) const SUBJECTS: [&str; 12] =

@@ -8,11 +8,11 @@ use tower_throttle::{Limiter, MINUTE, RedisCredentials, RedisStore, StoreErrorKi
 
 use crate::connect::cluster::SUBJECTS;
 use crate::connect::{GENEROUS, limiter, take, told};
-use crate::support::cluster::Cluster;
-use crate::support::logins::{connections_of, let_in, wait_for};
-use crate::support::redis::Server;
-use crate::support::rights::documented_rights;
-use crate::support::sentinel::{Watched, until};
+use support::cluster::Cluster;
+use support::logins::{connections_of, let_in, wait_for};
+use support::redis::Server;
+use support::rights::documented_rights;
+use support::sentinel::{Watched, until};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -9,9 +9,9 @@ use tower_throttle::{
     RedisStore,
 };
 
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
-use crate::support::until::until;
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
+use support::until::until;
 
 const ONE: &str = "a";
 const OTHER: &str = "b";

@@ -8,11 +8,11 @@ use tower_throttle::{DAY, Limit, PolicyId, RedisStore, StoreErrorKind};
 use crate::connect::cluster::SUBJECTS;
 use crate::connect::load::taken;
 use crate::connect::{GENEROUS, limiter, told};
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
-use crate::support::redis::Server;
-use crate::support::rights::{USER, documented_rights, user_with};
-use crate::support::sentinel::until;
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
+use support::redis::Server;
+use support::rights::{USER, documented_rights, user_with};
+use support::sentinel::until;
 
 fn with_all_slots() -> Server {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);

@@ -9,9 +9,9 @@ use tower_throttle::{
 
 use crate::connect::GENEROUS;
 use crate::connect::cluster::SUBJECTS;
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
-use crate::support::proxy::{Proxy, Way};
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
+use support::proxy::{Proxy, Way};
 
 /// Longer than a decision would wait for another node that is near.
 const TRIP: Duration = Duration::from_millis(20);

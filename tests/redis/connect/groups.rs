@@ -4,8 +4,8 @@ use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
 
 use crate::connect::cluster::SUBJECTS;
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
 
 /// Three policies of one group.
 struct Group {

@@ -10,10 +10,10 @@ use tower_throttle::{
     Store,
 };
 
-use crate::support::asking::{answer_of, check_of};
-use crate::support::cluster::Cluster;
-use crate::support::drawn::drawn;
-use crate::support::limits::in_time;
+use support::asking::{answer_of, check_of};
+use support::cluster::Cluster;
+use support::drawn::drawn;
+use support::limits::in_time;
 
 const POLICIES: usize = 3;
 

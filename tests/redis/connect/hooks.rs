@@ -10,9 +10,9 @@ use redis::{Client, RedisResult};
 use tower_throttle::{MINUTE, RedisStore, RedisStoreBuilder, StoreErrorKind};
 
 use crate::connect::{limiter, take};
-use crate::support::proxy::Proxy;
-use crate::support::redis::Server;
-use crate::support::until::until;
+use support::proxy::Proxy;
+use support::redis::Server;
+use support::until::until;
 
 async fn connection_to(url: &str) -> RedisResult<MultiplexedConnection> {
     let client = Client::open(url)?;

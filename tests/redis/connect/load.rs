@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tower_throttle::{Limiter, Outcome, StoreErrorKind};
 
 use crate::connect::{GENEROUS, PLENTY};
-use crate::support::sentinel::until;
+use support::sentinel::until;
 
 pub(crate) struct Load {
     seen: Arc<Seen>,

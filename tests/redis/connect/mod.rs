@@ -27,7 +27,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tower_throttle::{DAY, Decision, FailureMode, Limit, Limiter, Policy, RedisStore, StoreError};
 
-use crate::support::redis::Server;
+use support::redis::Server;
 
 /// Far longer than a decision takes here.
 const GENEROUS: Duration = Duration::from_secs(5);

@@ -5,8 +5,8 @@ use tower_throttle::{DAY, Limit, PolicyId, RedisStore, StoreErrorKind};
 
 use crate::connect::cluster::SUBJECTS;
 use crate::connect::{GENEROUS, PLENTY, limiter, told};
-use crate::support::asking::{answer_of, check_of};
-use crate::support::cluster::Cluster;
+use support::asking::{answer_of, check_of};
+use support::cluster::Cluster;
 
 /// No node has been told its name. `None` if the server calls nodes only by their addresses, as
 /// Redis 6.2 does.

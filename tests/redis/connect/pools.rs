@@ -7,8 +7,8 @@ use redis::{AsyncConnectionConfig, IntoConnectionInfo};
 use tower_throttle::{MINUTE, RedisStore};
 
 use crate::connect::{limiter, take};
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::Server;
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
 
 /// How long the pool's client waits for a reply.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -7,9 +7,9 @@ use tower_throttle::{
 };
 
 use crate::connect::told;
-use crate::support::asking::{answer_of, check_of};
-use crate::support::redis::{Server, free_port};
-use crate::support::rights::{documented_rights, user_with};
+use support::asking::{answer_of, check_of};
+use support::redis::{Server, free_port};
+use support::rights::{documented_rights, user_with};
 
 /// Connects as a user with exactly these rights.
 fn connecting_with<'a>(

@@ -6,9 +6,9 @@ use tower_throttle::{Limiter, RedisStore, StoreErrorKind};
 
 use crate::connect::load::{Load, taken};
 use crate::connect::{GENEROUS, PLENTY, assert_counts, client_list, limiter, take, told};
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::{Server, free_port};
-use crate::support::sentinel::{NAME, Sentinel, Watched, until};
+use support::proxy::{Proxy, Way};
+use support::redis::{Server, free_port};
+use support::sentinel::{NAME, Sentinel, Watched, until};
 
 #[tokio::test]
 async fn the_master_named_by_sentinel_has_login_and_database() {

@@ -5,8 +5,8 @@ use tower_throttle::algorithm::Action;
 use tower_throttle::{DAY, Decisions, Limit, MINUTE, PolicyId, RedisStore};
 
 use crate::connect::cluster::SUBJECTS;
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
 
 const FEW: Limit = Limit::gcra(30, DAY);
 const MANY: Limit = Limit::gcra(1_000, DAY);

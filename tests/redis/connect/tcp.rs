@@ -10,9 +10,9 @@ use std::time::Duration;
 use redis::io::tcp::socket2::SockRef;
 use tower_throttle::{RedisStore, SECOND};
 
-use crate::support::cluster::Cluster;
-use crate::support::redis::Server;
-use crate::support::sentinel::Watched;
+use support::cluster::Cluster;
+use support::redis::Server;
+use support::sentinel::Watched;
 
 /// The numbers of this process's sockets that are connected to this port.
 fn sockets_to(port: u16) -> Vec<i32> {

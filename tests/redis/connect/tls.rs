@@ -10,9 +10,9 @@ use crate::connect::cluster::SUBJECTS;
 use crate::connect::load::taken;
 use crate::connect::wrong_urls::each_way;
 use crate::connect::{GENEROUS, assert_counts, client_list, limiter, told};
-use crate::support::cluster::Cluster;
-use crate::support::redis::{Server, free_port};
-use crate::support::sentinel::{NAME, Sentinel};
+use support::cluster::Cluster;
+use support::redis::{Server, free_port};
+use support::sentinel::{NAME, Sentinel};
 
 /// A certificate authority.
 struct Authority {

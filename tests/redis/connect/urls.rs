@@ -3,8 +3,8 @@
 use tower_throttle::{RedisStore, StoreErrorKind};
 
 use crate::connect::{assert_counts, client_list, server_on_a_socket, told};
-use crate::support::redis::Server;
-use crate::support::rights::{USER, documented_rights, set_right, user_with};
+use support::redis::Server;
+use support::rights::{USER, documented_rights, set_right, user_with};
 
 #[tokio::test]
 async fn a_unix_socket_is_connected_to() {

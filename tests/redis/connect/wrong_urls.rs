@@ -4,9 +4,9 @@ use futures_util::future::join_all;
 use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
 
 use crate::connect::{server_on_a_socket, told};
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::{Server, free_port};
-use crate::support::sentinel::Watched;
+use support::proxy::{Proxy, Way};
+use support::redis::{Server, free_port};
+use support::sentinel::Watched;
 
 /// A server, a cluster node and a Sentinel on this port, with a scheme that begins so.
 pub(crate) fn each_way(scheme: &str, port: u16) -> [RedisStoreBuilder; 3] {

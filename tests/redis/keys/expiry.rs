@@ -10,10 +10,10 @@ use tower_throttle::{
 };
 
 use crate::keys::{LIMITS, RATE, limiter, policies};
-use crate::support::asking::{answer_of, check_of};
-use crate::support::bench::Bench;
-use crate::support::drawn::drawn;
-use crate::support::redis::Server;
+use support::asking::{answer_of, check_of};
+use support::bench::Bench;
+use support::drawn::drawn;
+use support::redis::Server;
 
 fn pttl(server: &Server, key: &str) -> Duration {
     let millis: i64 = server.query(("PTTL", key));

@@ -10,8 +10,8 @@ use tower_throttle::{
 };
 
 use crate::keys::{LIMITS, NINETY, limiter, policies};
-use crate::support::asking::{answer_of, check_of};
-use crate::support::redis::Server;
+use support::asking::{answer_of, check_of};
+use support::redis::Server;
 
 /// What to plant for a policy: the command, and its arguments after the key.
 pub(crate) type Planted = (&'static str, &'static str, &'static [&'static str]);

@@ -9,8 +9,8 @@ use tower_throttle::{
 
 use crate::keys::foreign::{delete, dump, plant};
 use crate::keys::groups::{TAKES, group_key, grouped, try_ask};
-use crate::support::bench::Bench;
-use crate::support::redis::Server;
+use support::bench::Bench;
+use support::redis::Server;
 
 /// The first of each pair is used up; the other has much left.
 const PAIRS: [[Limit; 2]; 3] = [

@@ -8,8 +8,8 @@ use tower_throttle::{Decisions, HOUR, Limit, MINUTE, PolicyId, SECOND, StoreErro
 use crate::keys::expiry::key_expires_in;
 use crate::keys::foreign::dump;
 use crate::keys::groups::{foreign_records, group_key, grouped, id_of, left, plant_record};
-use crate::support::asking::{answer_of, check_of};
-use crate::support::bench::Bench;
+use support::asking::{answer_of, check_of};
+use support::bench::Bench;
 
 const LIMIT: Limit = Limit::gcra(1, MINUTE).burst(9);
 

@@ -4,7 +4,7 @@ use tower_throttle::algorithm::Action;
 use tower_throttle::{DAY, Limit, Outcome, PolicyId, StoreErrorKind};
 
 use crate::keys::groups::{group_key, grouped, left, try_ask};
-use crate::support::bench::Bench;
+use support::bench::Bench;
 
 #[tokio::test]
 async fn in_shadow_a_policy_of_a_group_counts_and_holds_up_nobody() {

@@ -8,9 +8,9 @@ use tower_throttle::{
 
 use crate::keys::expiry::{expires_in, expires_ms};
 use crate::keys::foreign::{dump, plant};
-use crate::support::asking::{answer_of, check_of, pending_answer_of};
-use crate::support::bench::Bench;
-use crate::support::redis::Server;
+use support::asking::{answer_of, check_of, pending_answer_of};
+use support::bench::Bench;
+use support::redis::Server;
 
 /// The action on one policy.
 pub(crate) type Done<'a> = (&'a PolicyId, Limit, Action);

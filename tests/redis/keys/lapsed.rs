@@ -5,7 +5,7 @@ use tower_throttle::algorithm::{Action, Patience};
 use tower_throttle::{Limit, MINUTE, SECOND};
 
 use crate::keys::expiry;
-use crate::support::bench::Bench;
+use support::bench::Bench;
 
 const LEASES: u64 = 2_500;
 

@@ -11,9 +11,9 @@ use tower_throttle::{
 use crate::keys::foreign::{key_of, plant};
 use crate::keys::groups::{entry, group_key, grouped, id_of, plant_record};
 use crate::keys::{LIMITS, NINETY, limiter};
-use crate::support::asking::{answer_of, check_of};
-use crate::support::drawn::drawn;
-use crate::support::redis::Server;
+use support::asking::{answer_of, check_of};
+use support::drawn::drawn;
+use support::redis::Server;
 
 /// Numbers around which something changes.
 fn numbers() -> impl Strategy<Value = String> {

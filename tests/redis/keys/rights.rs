@@ -4,10 +4,10 @@ use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
 use tower_throttle::{DAY, Limit, Micros, Penalty, PolicyId, RedisStore, StoreErrorKind};
 
 use crate::keys::LIMITS;
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::redis::Server;
-use crate::support::rights::{documented_rights, set_right, user_with};
-use crate::support::until::until;
+use support::asking::{check_of, pending_answer_of};
+use support::redis::Server;
+use support::rights::{documented_rights, set_right, user_with};
+use support::until::until;
 
 /// A store of a user with exactly these rights.
 fn store_with(server: &Server, rights: impl IntoIterator<Item = &'static str>) -> RedisStore {

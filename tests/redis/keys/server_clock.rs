@@ -7,7 +7,7 @@ use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{DAY, Decision, ManualClock};
 
 use crate::keys::{LIMITS, ask_together, shapes};
-use crate::support::redis::Server;
+use support::redis::Server;
 
 /// By another clock, or one that is off by more than a look takes, permits would be paid earlier or
 /// later.

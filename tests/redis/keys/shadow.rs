@@ -8,9 +8,9 @@ use tower_throttle::{
 
 use crate::keys::LIMITS;
 use crate::keys::foreign::{cases, delete, dump, key_of, plant};
-use crate::support::asking::{answer_of, check_of};
-use crate::support::redis::Server;
-use crate::support::rights::user_with;
+use support::asking::{answer_of, check_of};
+use support::redis::Server;
+use support::rights::user_with;
 
 const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
 const NOT_PERMITTED: Outcome = Outcome::FailedOpen(StoreErrorKind::Configuration);

@@ -8,8 +8,8 @@ use tokio::net::TcpListener;
 use tower_throttle::SECOND;
 
 use crate::faults::one_node::limiter_over;
-use crate::support::cluster::Cluster;
-use crate::support::redis::Server;
+use support::cluster::Cluster;
+use support::redis::Server;
 
 /// The URL may name nodes that are not masters. Here one closes every connection, and the other
 /// keeps telling who the masters were.

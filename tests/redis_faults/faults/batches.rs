@@ -12,8 +12,8 @@ use futures_util::poll;
 use tower_throttle::{DAY, Limit, Outcome, RedisStoreBuilder, SECOND, StoreErrorKind, SystemClock};
 
 use crate::faults::counting::{Counted, back};
-use crate::support::asking::GO_ALONE;
-use crate::support::proxy::Way;
+use support::asking::GO_ALONE;
+use support::proxy::Way;
 
 const LIMIT: u32 = 100;
 /// More than have room on the trips.

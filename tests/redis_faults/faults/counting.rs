@@ -9,8 +9,8 @@ use tower_throttle::{
 };
 
 use crate::faults::stage::PLENTY;
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::Server;
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
 
 pub(crate) const ATTEMPTS: usize = 1_000;
 

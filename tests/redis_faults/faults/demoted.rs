@@ -9,9 +9,9 @@ use tower_throttle::{
     DAY, FailureMode, Limit, Limiter, Outcome, Policy, PolicyId, RedisStore, SECOND, SystemClock,
 };
 
-use crate::support::asking::{GO_ALONE, check_of, pending_answer_of};
-use crate::support::proxy::Proxy;
-use crate::support::redis::{Server, free_port};
+use support::asking::{GO_ALONE, check_of, pending_answer_of};
+use support::proxy::Proxy;
+use support::redis::{Server, free_port};
 
 const LIMIT: u32 = 100;
 /// No permit comes back within a test.

@@ -4,10 +4,10 @@ use tower_throttle::StoreErrorKind::{Busy, Interrupted, TimedOut, Unreachable};
 use tower_throttle::{RedisStore, SECOND};
 
 use crate::faults::stage::{SOON, limiter, outage, outage_with, recovery};
-use crate::support::cluster::Cluster;
-use crate::support::proxy::Proxy;
-use crate::support::redis::Server;
-use crate::support::sentinel::{NAME, Watched, until};
+use support::cluster::Cluster;
+use support::proxy::Proxy;
+use support::redis::Server;
+use support::sentinel::{NAME, Watched, until};
 
 #[tokio::test]
 async fn a_cluster_that_hangs() {

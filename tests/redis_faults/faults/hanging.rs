@@ -3,7 +3,7 @@
 use tower_throttle::StoreErrorKind::{TimedOut, Unreachable};
 
 use crate::faults::stage::Stage;
-use crate::support::redis::Server;
+use support::redis::Server;
 
 fn client(server: &Server, words: &[&str]) {
     server.query::<()>(("CLIENT", words));

@@ -6,7 +6,7 @@ use tower_throttle::StoreErrorKind::{BadReply, Interrupted, TimedOut, Unreachabl
 use tower_throttle::{SECOND, StoreErrorKind};
 
 use crate::faults::stage::{Outage, Stage};
-use crate::support::proxy::{Proxy, Way};
+use support::proxy::{Proxy, Way};
 
 async fn outlives(fault: &str, way: Way, reasons: &[StoreErrorKind]) -> Outage {
     let mut stage = Stage::start().await;

@@ -12,8 +12,8 @@ use tower_throttle::{
     DAY, FailureMode, Limit, MINUTE, PendingAnswer, PolicyId, RedisStore, SECOND,
 };
 
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
 
 const DEADLINE: Duration = Duration::from_millis(100);
 /// For a question when all is well again.

@@ -14,11 +14,11 @@ use tower_throttle::{
 };
 
 use crate::faults::stage::PLENTY;
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::cluster::Cluster;
-use crate::support::proxy::Way;
-use crate::support::redis::Server;
-use crate::support::until::{GENEROUS, until};
+use support::asking::{check_of, pending_answer_of};
+use support::cluster::Cluster;
+use support::proxy::Way;
+use support::redis::Server;
+use support::until::{GENEROUS, until};
 
 /// Far longer than a working node takes.
 const DEADLINE: Duration = Duration::from_millis(500);

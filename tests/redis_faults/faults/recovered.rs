@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tower_throttle::{DenyCache, MemoryStore, RedisStore, SECOND, Store};
 
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::Server;
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
 
 /// Far longer than an answer takes.
 const GENEROUS: Duration = Duration::from_secs(20);

@@ -8,9 +8,9 @@ use tower_throttle::StoreErrorKind::{
 use tower_throttle::{BreakerState, RedisStore, SECOND};
 
 use crate::faults::stage::{Stage, limiter, outage, recovery};
-use crate::support::proxy::Proxy;
-use crate::support::redis::{Server, free_port};
-use crate::support::sentinel::until;
+use support::proxy::Proxy;
+use support::redis::{Server, free_port};
+use support::sentinel::until;
 
 fn set(server: &Server, name: &str, value: &str) {
     server.query::<()>(("CONFIG", "SET", name, value));

@@ -10,8 +10,8 @@ use tower_throttle::{
     RedisStore, SECOND, StoreErrorKind,
 };
 
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::Server;
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
 
 pub(crate) const DEADLINE: Duration = Duration::from_millis(50);
 /// Far longer than a decision takes past its deadline, far shorter than a hang.

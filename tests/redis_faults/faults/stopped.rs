@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::StoreErrorKind::{Interrupted, Unreachable};
 
 use crate::faults::stage::{PROMISED, SOON, Stage, recovery};
-use crate::support::redis::Server;
+use support::redis::Server;
 
 #[tokio::test]
 async fn a_server_that_is_killed() {

@@ -9,9 +9,9 @@ use tower_throttle::{
 };
 
 use super::notes::Notes;
-use super::support::redis::Server;
-use super::support::rights::{set_right, user_with};
 use super::{back, open, until};
+use support::redis::Server;
+use support::rights::{set_right, user_with};
 
 const TIMEOUT: Duration = Duration::from_millis(50);
 

@@ -10,9 +10,9 @@ use tower_throttle::{
 };
 
 use crate::outage::{GENEROUS, back, until};
-use crate::support::cluster::Cluster;
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::Server;
+use support::cluster::Cluster;
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
 
 /// Far longer than a new connection takes on a busy machine. Waiting for it in vain happens in
 /// virtual time.

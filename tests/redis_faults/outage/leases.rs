@@ -6,9 +6,9 @@ use tower_throttle::{
     BreakerState, FailureMode, HOUR, Held, Limit, Limiter, Policy, RedisStore, SECOND,
 };
 
-use super::support::proxy::{Proxy, Way};
-use super::support::redis::Server;
 use super::{back, open, until};
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
 
 /// Ten places, of which this process may give five by itself. A lease lapses in no test, while
 /// failures are retried after a second, and then every few seconds.

@@ -1,8 +1,6 @@
 //! An outage of the store, over real servers: the circuit breaker, the failure modes, the recovery.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
-use crate::support;
-
 mod breaker;
 mod idle;
 mod leases;

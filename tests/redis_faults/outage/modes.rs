@@ -11,8 +11,8 @@ use tower_throttle::{
     RateLimitLayer, RedisStore, ResponseBody, SECOND, StoreErrorKind, per_minute,
 };
 
-use super::support::redis::Server;
 use super::{back, open};
+use support::redis::Server;
 
 const HALF: FailureMode = FailureMode::Local { share: 0.5 };
 

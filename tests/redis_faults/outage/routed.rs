@@ -7,8 +7,8 @@ use tower_throttle::{
 };
 
 use crate::outage::{back, open};
-use crate::support::redis::Server;
-use crate::support::router::{Refusal, Router};
+use support::redis::Server;
+use support::router::{Refusal, Router};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 

@@ -13,9 +13,9 @@ use tower_throttle::{
     BreakerState, DAY, FailureMode, Limit, Limiter, Policy, PolicyId, RedisStoreBuilder,
 };
 
-use crate::support::asking::{check_of, pending_answer_of};
-use crate::support::redis::Server;
-use crate::support::until::until;
+use support::asking::{check_of, pending_answer_of};
+use support::redis::Server;
+use support::until::until;
 
 /// As long as a forgotten caller waits.
 const LATE: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use tower_throttle::{FailureMode, Limit, Limiter, MINUTE, Policy, StoreErrorKind
 
 use crate::outage::back;
 use crate::outage::notes::Notes;
-use crate::support::redis::Server;
+use support::redis::Server;
 
 /// Three times what a decision may take.
 const STANDSTILL: Duration = Duration::from_millis(150);

@@ -14,10 +14,10 @@ use tower_throttle::{
 };
 
 use crate::outage::back;
-use crate::support::asking::GO_ALONE;
-use crate::support::cluster::Cluster;
-use crate::support::proxy::{Proxy, Way};
-use crate::support::redis::Server;
+use support::asking::GO_ALONE;
+use support::cluster::Cluster;
+use support::proxy::{Proxy, Way};
+use support::redis::Server;
 
 /// How often something is tried that depends on what threads do at the same moment.
 const ROUNDS: usize = 100;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::support::sources::{files_in, src};
+use support::sources::{files_in, src};
 
 #[test]
 fn a_public_struct_that_shows_fields_can_get_more_of_them() {

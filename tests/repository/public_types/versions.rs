@@ -5,7 +5,7 @@ use std::path::Path;
 
 #[test]
 fn the_readme_names_the_versions_that_are_depended_on() {
-    let root = Path::new(crate::support::ROOT);
+    let root = Path::new(support::ROOT);
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let (_, behind) = readme.split_once("whose types are in the API").unwrap();

@@ -15,13 +15,13 @@ use tower_throttle::{
     RateLimitLayer, RedisStore, SECOND, Subject,
 };
 
-use super::support::bench::answer;
-use super::support::limits;
-#[cfg(feature = "metrics")]
-use super::support::prometheus::Scrape;
-use super::support::redis::Server;
-use super::support::until::until;
 use super::{MICROSECOND, ask};
+use support::bench::answer;
+use support::limits;
+#[cfg(feature = "metrics")]
+use support::prometheus::Scrape;
+use support::redis::Server;
+use support::until::until;
 
 pub(crate) async fn limiter(
     server: &Server,

@@ -4,8 +4,8 @@ use futures_util::FutureExt as _;
 use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{Answer, Check, DAY, DenyCache, FailureMode, Limit, MINUTE, SECOND, Store};
 
-use super::support::bench::answer;
 use super::{Bench, ask, limits};
+use support::bench::answer;
 
 #[tokio::test]
 async fn permits_given_back_through_this_process_are_available_at_once() {

@@ -5,9 +5,9 @@ use tokio::task::JoinHandle;
 use tower_throttle::algorithm::Action;
 use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
 
-use super::support::asking::{answer_of, check_of};
-use super::support::cluster::Cluster;
-use super::support::until::until;
+use support::asking::{answer_of, check_of};
+use support::cluster::Cluster;
+use support::until::until;
 
 const ONE: Limit = Limit::fixed_window(1, DAY);
 

@@ -13,9 +13,9 @@ use tower_throttle::{
     Penalty, Policy, PolicyId, RateLimitLayer, Store, StoreErrorKind, Subject,
 };
 
-use super::support::bench::{answer, ask};
-use super::support::redis::Server;
 use super::{Bench, Trips};
+use support::bench::{answer, ask};
+use support::redis::Server;
 
 const MODES: [FailureMode; 3] = [
     FailureMode::Allow,

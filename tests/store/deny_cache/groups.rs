@@ -12,10 +12,10 @@ use tower_throttle::{
 };
 
 use super::attack::{attack, limiter};
-use super::support::asking::check_of;
-use super::support::bench::answer;
-use super::support::redis::Server;
 use super::{MICROSECOND, told};
+use support::asking::check_of;
+use support::bench::answer;
+use support::redis::Server;
 
 /// Plain takes have a script of their own.
 const GROUPS: [[Limit; 3]; 3] = [

@@ -12,11 +12,11 @@ use tower_throttle::{
     Micros, Outcome, Penalty, Rate, SECOND, Store,
 };
 
-use super::support::bench::answer;
-use super::support::drawn::drawn;
-use super::support::history::{Act, Course, History, POLICIES, Step, Time, is_penalty, receipts};
-use super::support::redis::Server;
 use super::told_of_denial;
+use support::bench::answer;
+use support::drawn::drawn;
+use support::history::{Act, Course, History, POLICIES, Step, Time, is_penalty, receipts};
+use support::redis::Server;
 
 /// What limits a policy, whatever the number of permits.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,6 @@
 //! Remembered denials: what is answered from memory, for how long, and what ends it.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
-use crate::support;
-
 mod attack;
 mod changes;
 mod cluster;

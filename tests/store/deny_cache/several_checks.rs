@@ -12,8 +12,8 @@ use tower_throttle::{
     RateLimitLayer, Rejection, Route, SECOND,
 };
 
-use super::support::bench::{answer, ask};
 use super::{Bench, MICROSECOND};
+use support::bench::{answer, ask};
 
 #[tokio::test]
 async fn a_penalty_counts_denials_and_its_ban_is_remembered() {

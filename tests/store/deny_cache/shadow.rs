@@ -4,7 +4,7 @@ use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{DAY, Decisions, HOUR, Limit, MINUTE, Outcome, Penalty};
 
 use super::Bench;
-use super::support::bench::{Done, answer, ask_in_shadow};
+use support::bench::{Done, answer, ask_in_shadow};
 
 const TAKE: Action = Action::take(1);
 

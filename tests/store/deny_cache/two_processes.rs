@@ -9,7 +9,7 @@ use tower_throttle::algorithm::{Action, Algorithm};
 use tower_throttle::{DAY, DenyCache, Limit, MINUTE, ManualClock, MemoryStore, per_minute};
 
 use super::ask;
-use super::support::bench::answer;
+use support::bench::answer;
 
 const LIMITS: [Limit; 7] = [
     Limit::gcra(5, MINUTE),

@@ -9,8 +9,8 @@ use tower_throttle::{
 };
 
 use super::flood::{Grown, keys};
-use super::support::memory::alone;
-use crate::support::same_for_all::SameForAll;
+use support::memory::alone;
+use support::same_for_all::SameForAll;
 
 /// On the list, each with about 100 bytes.
 const LISTED: usize = 1_000;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use tower_throttle::{Limiter, Policy, SECOND, Store};
 
-use super::support::memory::resident;
+use support::memory::resident;
 
 /// How much a process may grow for other reasons: buffers, and the allocator's layout. Where the
 /// system gives large pages, one is this large.

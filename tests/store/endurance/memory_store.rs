@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::{HOUR, Limit, ManualClock, MemoryStore, Policy, SECOND};
 
 use super::flood::{Grown, keys, patient};
-use super::support::memory::alone;
+use support::memory::alone;
 
 /// A store that gets ten times as many keys as it has room for.
 struct Flooded {

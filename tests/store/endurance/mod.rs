@@ -8,8 +8,6 @@
 //! ```
 #![cfg(all(feature = "memory", feature = "redis"))]
 
-use crate::support;
-
 mod denials;
 mod flood;
 mod memory_store;

@@ -6,9 +6,9 @@ use futures_util::{StreamExt, stream};
 use tower_throttle::{Limit, Policy, SECOND};
 
 use super::flood::{Grown, keys, patient};
-use super::support::memory::alone;
-use super::support::redis::Server;
-use super::support::web::GENEROUS;
+use support::memory::alone;
+use support::redis::Server;
+use support::web::GENEROUS;
 
 /// This many questions are in flight at once.
 const AT_ONCE: usize = 256;
