@@ -189,6 +189,28 @@ pub enum CheckError {
         /// The policy.
         name: String,
     },
+    /// The policy counts what runs at the same time: its places are given back whole.
+    CannotSettle {
+        /// The policy.
+        name: String,
+    },
+    /// One decision was to be made by a policy about the same key twice: ask once, for the sum.
+    AskedTwice {
+        /// The policy.
+        name: String,
+    },
+}
+
+impl CheckError {
+    /// The policy that was asked.
+    pub fn policy(&self) -> &str {
+        match self {
+            Self::UnknownPolicy { name }
+            | Self::CannotWait { name }
+            | Self::CannotSettle { name }
+            | Self::AskedTwice { name } => name,
+        }
+    }
 }
 
 impl fmt::Display for CheckError {
@@ -198,6 +220,14 @@ impl fmt::Display for CheckError {
             Self::CannotWait { name } => write!(
                 f,
                 "policy {name:?}: only a limit of gcra, token_bucket or leaky_bucket can be waited for"
+            ),
+            Self::CannotSettle { name } => write!(
+                f,
+                "policy {name:?}: the places of a concurrency limit cannot be settled, only dropped"
+            ),
+            Self::AskedTwice { name } => write!(
+                f,
+                "policy {name:?}: asked twice about the same key, ask once for the sum of the costs"
             ),
         }
     }

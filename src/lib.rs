@@ -161,7 +161,7 @@
 //! let policy = Policy::new("orders", Limit::token_bucket(1, per_second(1)));
 //! let limiter = Limiter::new(store, [policy])?;
 //! for _ in 0..5 {
-//!     assert!(limiter.acquire("orders", "us", 1).await?.is_allowed());
+//!     limiter.acquire("orders", "us", 1).await?;
 //! }
 //! assert_eq!(start.elapsed(), Duration::from_secs(3));
 //! # Ok(())
@@ -264,7 +264,7 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
-pub use self::limiter::{Held, Limiter, LimiterBuilder, PolicySummary, Rules};
+pub use self::limiter::{Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules};
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
 pub use self::mode::Mode;

@@ -10,6 +10,7 @@ use crate::error::StoreErrorKind;
 use crate::time::Micros;
 
 /// The decisions on a question, in the order of its checks.
+#[derive(Clone)]
 pub struct Decisions(Each);
 
 /// Most questions have one check, whose decision is built in place; moving a list moves its whole
@@ -49,47 +50,46 @@ impl Decisions {
             .map(|(position, _)| position)
     }
 
-    /// The same without the waits that a denial makes pointless, since nobody goes on. `None` if
-    /// there are none, as with almost all requests.
-    pub(crate) fn without_vain_waits(&self) -> Option<Self> {
+    /// Takes away the waits that a denial makes pointless, since nobody goes on.
+    #[inline]
+    pub(crate) fn drop_vain_waits(&mut self) {
         let would_wait = |decision: &Decision| decision.is_allowed() && !decision.delay.is_zero();
-        if !self.iter().any(would_wait) || self.all_allow() {
-            return None;
+        if self.iter().any(would_wait) && !self.all_allow() {
+            let each = self.each_mut().iter_mut();
+            each.filter(|decision| would_wait(decision))
+                .for_each(|decision| decision.delay = Micros::ZERO);
         }
-        let each = self.iter().map(|decision| match would_wait(decision) {
-            true => Decision {
-                delay: Micros::ZERO,
-                ..*decision
-            },
-            false => *decision,
-        });
-        Some(each.collect())
+    }
+
+    /// Takes the place of others; a single one without the room for more around it.
+    #[inline]
+    pub(crate) fn replace_by(&mut self, others: &mut Self) {
+        match (&mut self.0, &mut others.0) {
+            (Each::Several(own), Each::One(decision)) => {
+                own.clear();
+                own.push(*decision);
+            }
+            (own, others) => std::mem::swap(own, others),
+        }
+    }
+
+    /// Moves so many decisions from the front to the end.
+    pub(crate) fn rotate_left(&mut self, front: usize) {
+        self.each_mut().rotate_left(front);
+    }
+
+    fn each_mut(&mut self) -> &mut [Decision] {
+        match &mut self.0 {
+            Each::One(decision) => std::slice::from_mut(decision),
+            Each::Several(decisions) => decisions,
+        }
     }
 
     /// Records that the store could not carry out this check, and lets it pass.
     pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
-        let each = match &mut self.0 {
-            Each::One(decision) => std::slice::from_mut(decision),
-            Each::Several(decisions) => decisions,
-        };
-        if let Some(decision) = each.get_mut(position) {
+        if let Some(decision) = self.each_mut().get_mut(position) {
             let quota = (decision.limit, decision.window);
             *decision = Decision::unasked(Outcome::FailedOpen(kind), quota);
-        }
-    }
-}
-
-impl Clone for Decisions {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-
-    /// A single decision, without capacity for more.
-    #[inline]
-    fn clone_from(&mut self, source: &Self) {
-        match &source.0 {
-            Each::One(decision) => self.0 = Each::One(*decision),
-            several => self.0 = several.clone(),
         }
     }
 }

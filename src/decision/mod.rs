@@ -7,6 +7,7 @@ use crate::time::Micros;
 
 mod decisions;
 mod rates;
+mod reason;
 mod tightness;
 mod verdict;
 

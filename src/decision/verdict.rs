@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::Decision;
 
-/// The decisions about a request that was let through, with the names of the policies.
+/// The decisions about a request, with the names of the policies.
 ///
-/// With [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) it is in the
+/// A [`Permit`](crate::Permit) has one, and so has [`Denied`](crate::Denied). With
+/// [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) it is in the
 /// request's extensions, so that a handler can see what is left. Policies in
-/// [shadow mode](crate::Mode::Shadow) are not in it.
-#[derive(Clone, Debug, Default)]
+/// [shadow mode](crate::Mode::Shadow) are not in that of a layer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict(Arc<[(Arc<str>, Decision)]>);
 
 impl Verdict {

@@ -193,7 +193,7 @@ impl Limit {
     /// the store for longer than a lease lives. All processes do if the store loses its data, or if
     /// the Redis server's clock is set ahead by as much. Other requests are then admitted, and the
     /// limit is exceeded until the old requests have ended: a lease that has lapsed is not taken
-    /// again. Outside HTTP, [`Held::has_lapsed`](crate::Held::has_lapsed) tells a process that it
+    /// again. Outside HTTP, [`Permit::has_lapsed`](crate::Permit::has_lapsed) tells a process that it
     /// has lost one.
     ///
     /// A body of a single chunk has ended when the server has taken that chunk, which it may still
@@ -228,8 +228,8 @@ impl Limit {
     /// use axum::response::{IntoResponse, Response};
     /// use axum::{Router, routing::get};
     /// use tower_throttle::{
-    ///     ConfigError, Key, Limit, Limiter, MINUTE, MemoryStore, NoRequest, Policy, RateLimitLayer,
-    ///     Rejection,
+    ///     ConfigError, Denied, Key, Limit, Limiter, MINUTE, MemoryStore, NoRequest, Policy,
+    ///     RateLimitLayer,
     /// };
     ///
     /// fn app() -> Result<Router, ConfigError> {
@@ -243,20 +243,14 @@ impl Limit {
     ///         .with_state(limiter))
     /// }
     ///
-    /// async fn chat(
-    ///     State(limiter): State<Limiter>,
-    ///     request: Request,
-    /// ) -> Result<Response, Rejection> {
-    ///     let place = limiter.hold("sockets", Key::everybody()).await?;
-    ///     if let Some(rejection) = Rejection::by("sockets", place.decision()) {
-    ///         return Err(rejection);
-    ///     }
+    /// async fn chat(State(limiter): State<Limiter>, request: Request) -> Result<Response, Denied> {
+    ///     let permit = limiter.admit("sockets", Key::everybody()).await?;
     ///     // With axum's `WebSocketUpgrade`, in what is given to `on_upgrade`.
     ///     tokio::spawn(async move {
     ///         if let Ok(connection) = hyper::upgrade::on(request).await {
     ///             serve(connection).await;
     ///         }
-    ///         drop(place);
+    ///         drop(permit);
     ///     });
     ///     let headers = [(header::CONNECTION, "upgrade"), (header::UPGRADE, "chat")];
     ///     Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())

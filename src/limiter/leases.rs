@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Id;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Limiter;
 use super::quota::Quota;
-use super::renewals::Renewals;
 use crate::algorithm::{Action, Algorithm, LeaseId};
 use crate::store::{Check, RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE};
 
@@ -88,7 +86,7 @@ impl Leases {
 
     /// Adds a lease that was taken at this time or later. Returns `Some` if the runtime needs a
     /// task, with the signal for an earlier round.
-    fn add(&self, lease: Lease, taken: Instant, runtime: Id) -> Option<Arc<Notify>> {
+    pub(super) fn add(&self, lease: Lease, taken: Instant, runtime: Id) -> Option<Arc<Notify>> {
         let due = taken + lease.renewed_every();
         let mut live = self.lock();
         let id = lease.id;
@@ -115,7 +113,7 @@ impl Leases {
         Some(earlier)
     }
 
-    fn remove(&self, lease: LeaseId) {
+    pub(super) fn remove(&self, lease: LeaseId) {
         self.lock().leases.remove(&lease);
     }
 
@@ -191,27 +189,5 @@ impl Drop for Leases {
         for round in self.lock().rounds.values() {
             round.earlier.notify_one();
         }
-    }
-}
-
-impl Limiter {
-    /// Renews a lease, taken at this time or later, for as long as its runtime runs.
-    pub(super) fn keep_alive(&self, lease: Lease, taken: Instant, runtime: &Handle) {
-        let leases = &self.0.leases;
-        // By that runtime's clock: another one's may be paused, and be ahead of it.
-        let at_home = runtime.enter();
-        let taken = taken.min(Instant::now());
-        drop(at_home);
-        if let Some(hurry) = leases.add(lease, taken, runtime.id()) {
-            // Not under the lock: a runtime that is shutting down drops the task at once, and its
-            // `drop` locks.
-            let renewals = Renewals::new(Arc::downgrade(&self.0), runtime.id(), hurry);
-            runtime.spawn(renewals.run());
-        }
-    }
-
-    /// Stops renewing a lease.
-    pub(super) fn stop_renewing(&self, lease: LeaseId) {
-        self.0.leases.remove(lease);
     }
 }

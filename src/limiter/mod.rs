@@ -12,11 +12,10 @@ use tokio::sync::Notify;
 
 use self::leases::Leases;
 use self::passes::Passes;
-use self::rules::ReadyRules;
 use self::subjects::Subjects;
 use self::warned::Warned;
 use crate::algorithm::Action;
-use crate::decision::{Decision, Decisions, Outcome};
+use crate::decision::{Decision, Decisions};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
@@ -24,45 +23,45 @@ use crate::observe::Observers;
 use crate::policy::{Policy, ReadyPolicy};
 use crate::store::{Answer, Failover, Store, UnderWay};
 
+mod acquire;
+mod admit;
 mod builder;
 mod changes;
+mod charge;
+mod conclude;
 mod control;
 mod delay;
+mod evaluate;
 mod giving_back;
-mod held;
 mod in_force;
-mod judge;
-mod judged;
 mod leases;
 mod operations;
 mod passes;
+mod pending;
+mod permit;
 mod quota;
 mod refusal;
 mod renewals;
-mod reply;
 mod report;
-mod reserving;
 mod rules;
 mod subject;
 mod subjects;
 mod summary;
-mod taken;
 mod under_way;
-mod waiting;
 mod warned;
 
+pub(crate) use self::acquire::WaitingPolicy;
 pub use self::builder::LimiterBuilder;
+pub(crate) use self::charge::RequestCharges;
+pub(crate) use self::conclude::Conclusion;
 pub(crate) use self::delay::Delay;
-pub use self::held::Held;
 pub(crate) use self::in_force::RulesInForce;
-pub(crate) use self::judge::{Judging, PendingVerdict};
-pub(crate) use self::judged::Judged;
 pub(crate) use self::passes::CountedBy;
+pub(crate) use self::pending::PendingEvaluation;
+pub use self::permit::{Denied, Permit};
 pub(crate) use self::refusal::{Refusal, Unjudged};
 pub use self::rules::Rules;
 pub use self::summary::PolicySummary;
-pub(crate) use self::taken::TakenByRequest;
-pub(crate) use self::waiting::Waitable;
 
 /// Policies over a store. Clones share everything.
 ///
@@ -152,58 +151,6 @@ impl Limiter {
 
     fn named(&self, name: &str) -> Result<Arc<ReadyPolicy>, CheckError> {
         self.0.rules.load().named(name).cloned()
-    }
-
-    /// The decision about a key if the store need not be asked, while the policy is in this mode.
-    fn unasked(
-        &self,
-        rules: &ReadyRules,
-        policy: &ReadyPolicy,
-        key: &Key,
-        mode: Mode,
-    ) -> Option<Decision> {
-        let outcome = if !self.is_on() || mode == Mode::Off {
-            Outcome::Unlimited
-        } else if rules.denied.has_key(key) {
-            Outcome::Refused
-        } else if rules.allowed.has_key(key) {
-            Outcome::Unlimited
-        } else {
-            return None;
-        };
-        Some(Decision::unasked(outcome, policy.quota()))
-    }
-
-    /// The same for a key that asks for permits: observers are told of a refusal.
-    #[inline]
-    fn taken_unasked(
-        &self,
-        rules: &ReadyRules,
-        policy: &ReadyPolicy,
-        key: &Key,
-        mode: Mode,
-    ) -> Option<Decision> {
-        let lists_keys = rules.denied.has_keys() || rules.allowed.has_keys();
-        if self.is_on() && mode != Mode::Off && !lists_keys {
-            return None;
-        }
-        self.taken_if_unasked(rules, policy, key, mode)
-    }
-
-    // Out of line: for most keys the store is asked.
-    #[inline(never)]
-    fn taken_if_unasked(
-        &self,
-        rules: &ReadyRules,
-        policy: &ReadyPolicy,
-        key: &Key,
-        mode: Mode,
-    ) -> Option<Decision> {
-        let decision = self.unasked(rules, policy, key, mode)?;
-        if decision.outcome == Outcome::Refused {
-            self.report_refusal(&Refusal::by(policy, Unjudged::Listed));
-        }
-        Some(decision)
     }
 
     /// Carries out an action that is no question, whatever the policy's mode.

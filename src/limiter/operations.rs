@@ -1,9 +1,9 @@
 //! The operations of a limiter outside HTTP: `check` and others, none of which waits.
 
 use super::Limiter;
-use super::reply::{Reply, Terms};
+use super::evaluate::{AskedAs, DecidedBy, KeyedCost};
 use crate::algorithm::Action;
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 use crate::error::CheckError;
 use crate::key::Key;
 
@@ -11,25 +11,34 @@ impl Limiter {
     /// Asks for the permits of one request (the policy's cost) for this key.
     ///
     /// A [layer](crate::RateLimitLayer) of this limiter applies the same policy to all requests,
-    /// unless the policy applies to [none](crate::NoRequest).
-    /// [`Rejection::by`](crate::Rejection::by) turns a denial into a response.
+    /// unless the policy applies to [none](crate::NoRequest). To answer a denial, or give anything
+    /// back, use [`admit`](Self::admit).
     ///
     /// This does not wait. Under a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the
     /// caller has to wait for as long as [`Decision::delay`] says. Under a
     /// [concurrency](crate::Limit::concurrency) limit, permits taken here share one lease, which
-    /// lapses a whole lease after the last of them was taken: use [`hold`](Self::hold), which gives
-    /// each of them back.
+    /// lapses a whole lease after the last of them was taken: use [`admit`](Self::admit), whose permit
+    /// gives its own back.
     ///
     /// # Errors
     ///
     /// When there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
-        let reply = self.take(policy, &key.into(), None);
-        match reply {
-            Reply::Decided(decision) => Ok(decision),
-            Reply::Pending(pending) => Ok(pending.await),
-            Reply::Failed(error) => Err(error),
-        }
+        let pending = {
+            let mut evaluation = self.evaluation();
+            let key = key.into();
+            let asked = [KeyedCost {
+                policy,
+                key: &key,
+                cost: None,
+            }];
+            self.evaluate_keys(&mut evaluation, &asked, AskedAs::CHECK)?;
+            if !evaluation.is_in_flight() {
+                return Ok(evaluation.conclude(self).decision());
+            }
+            self.pending(evaluation)
+        };
+        Ok(pending.decision().await)
     }
 
     /// Like [`check`](Self::check), for this many permits; 0 only looks.
@@ -43,12 +52,21 @@ impl Limiter {
         key: impl Into<Key>,
         cost: u32,
     ) -> Result<Decision, CheckError> {
-        let reply = self.take(policy, &key.into(), Some(cost));
-        match reply {
-            Reply::Decided(decision) => Ok(decision),
-            Reply::Pending(pending) => Ok(pending.await),
-            Reply::Failed(error) => Err(error),
-        }
+        let pending = {
+            let mut evaluation = self.evaluation();
+            let key = key.into();
+            let asked = [KeyedCost {
+                policy,
+                key: &key,
+                cost: Some(cost),
+            }];
+            self.evaluate_keys(&mut evaluation, &asked, AskedAs::CHECK)?;
+            if !evaluation.is_in_flight() {
+                return Ok(evaluation.conclude(self).decision());
+            }
+            self.pending(evaluation)
+        };
+        Ok(pending.decision().await)
     }
 
     /// Looks at what is left without taking anything. The decision is always allowed, even during a
@@ -93,9 +111,11 @@ impl Limiter {
     ) -> Result<Decision, CheckError> {
         let key = key.into();
         let policy = self.named(policy)?;
-        let unlimited = self.unasked(&self.0.rules.load(), &policy, &key, policy.mode());
-        if let Some(decision) = unlimited.filter(Decision::is_allowed) {
-            return Ok(decision);
+        let rules = self.0.rules.load();
+        let unasked = self.decided_without_store(&rules, &key, policy.mode());
+        drop(rules);
+        if unasked == Some(DecidedBy::Nobody) {
+            return Ok(Decision::unasked(Outcome::Unlimited, policy.quota()));
         }
         let action = Action::Charge(permits);
         Ok(self.carry_out(&policy, self.subject(&key), action).await)
@@ -152,30 +172,5 @@ impl Limiter {
     /// As for [`check`](Self::check).
     pub async fn reset(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
         self.reset_subject(policy, self.subject(&key.into())).await
-    }
-
-    /// Asks for this cost, by default the policy's. Not an async function, so that nothing of it is
-    /// kept while a trip is awaited.
-    fn take(&self, policy: &str, key: &Key, cost: Option<u32>) -> Reply {
-        let rules = self.0.rules.load();
-        let policy = match rules.named(policy) {
-            Ok(policy) => policy,
-            Err(error) => return Reply::Failed(error),
-        };
-        let cost = cost.unwrap_or_else(|| policy.default_cost());
-        // Read once: it may change at any time.
-        let mode = policy.mode();
-        // A look shows the counts, whatever the mode.
-        if cost > 0
-            && let Some(decision) = self.taken_unasked(&rules, policy, key, mode)
-        {
-            return Reply::Decided(decision);
-        }
-        let terms = Terms {
-            subject: self.subject(key),
-            cost,
-            mode,
-        };
-        self.decide(policy, terms, policy.shown(key).as_deref())
     }
 }

@@ -3,9 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Limiter;
-use super::judged::Judged;
-use crate::request::RequestHead;
 use crate::trace::{self, SharedWarned};
 
 /// How many requests are followed. Layers are put around one another when a service starts, so its
@@ -38,43 +35,36 @@ struct Counting {
     policy: Arc<str>,
 }
 
-impl Limiter {
-    /// If the request is followed, what to put into its extensions when it goes on to the service.
-    /// Warns if one of these policies has counted the request before.
+impl Passes {
+    /// Whether no more requests are followed.
     #[inline]
-    pub(crate) fn follow(
-        &self,
-        judged: &Judged<'_>,
-        request: &RequestHead<'_>,
-    ) -> Option<CountedBy> {
-        match self.0.passes.left.load(Ordering::Relaxed) {
-            0 => None,
-            _ => self.follow_one(judged, request),
-        }
+    pub(super) fn is_over(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == 0
     }
 
+    /// What to put into a request's extensions when these policies of a limiter have counted it, after
+    /// those before. Warns if one of them has counted it before.
     #[cold]
-    fn follow_one(&self, judged: &Judged<'_>, request: &RequestHead<'_>) -> Option<CountedBy> {
-        let now = judged.names().map(|policy| Counting {
-            limiter: Arc::as_ptr(&self.0).addr(),
-            policy,
-        });
-        let now: Vec<_> = now.collect();
+    pub(super) fn follow(
+        &self,
+        limiter: usize,
+        policies: impl Iterator<Item = Arc<str>>,
+        before: Option<&CountedBy>,
+    ) -> Option<CountedBy> {
+        let now: Vec<_> = policies
+            .map(|policy| Counting { limiter, policy })
+            .collect();
         if now.is_empty() {
             return None;
         }
-        let passes = &self.0.passes;
-        let one_less = |left: u32| left.checked_sub(1);
-        let ordering = Ordering::Relaxed;
         // Others may have taken the last ones.
-        passes
-            .left
-            .fetch_update(ordering, ordering, one_less)
+        let ordering = Ordering::Relaxed;
+        self.left
+            .fetch_update(ordering, ordering, |left| left.checked_sub(1))
             .ok()?;
-        let before: Option<&CountedBy> = request.extensions.get();
         let before = before.map_or(&[][..], |before| &before.0);
         if let Some(twice) = now.iter().find(|counting| before.contains(counting))
-            && passes.warned.try_warn()
+            && self.warned.try_warn()
         {
             trace::warn!(
                 policy = &*twice.policy,

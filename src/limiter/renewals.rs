@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use tokio::runtime::Id;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::leases::Lease;
-use super::{Shared, failure};
-use crate::algorithm::Action;
+use super::{Limiter, Shared, failure};
+use crate::algorithm::{Action, LeaseId};
 use crate::caught::caught;
 use crate::error::StoreErrorKind;
 use crate::store::{Check, Store as _};
@@ -20,6 +20,28 @@ use crate::store::{Check, Store as _};
 /// How many leases are renewed in one round trip. Enough for most processes, and no more than block
 /// Redis for about two milliseconds.
 const MOST_IN_ONE_TRIP: usize = 200;
+
+impl Limiter {
+    /// Renews a lease, taken at this time or later, for as long as its runtime runs.
+    pub(super) fn keep_alive(&self, lease: Lease, taken: Instant, runtime: &Handle) {
+        let leases = &self.0.leases;
+        // By that runtime's clock: another one's may be paused, and be ahead of it.
+        let at_home = runtime.enter();
+        let taken = taken.min(Instant::now());
+        drop(at_home);
+        if let Some(hurry) = leases.add(lease, taken, runtime.id()) {
+            // Not under the lock: a runtime that is shutting down drops the task at once, and its
+            // `drop` locks.
+            let renewals = Renewals::new(Arc::downgrade(&self.0), runtime.id(), hurry);
+            runtime.spawn(renewals.run());
+        }
+    }
+
+    /// Stops renewing a lease.
+    pub(super) fn stop_renewing(&self, lease: LeaseId) {
+        self.0.leases.remove(lease);
+    }
+}
 
 /// Runs for as long as there are leases to renew.
 pub(super) struct Renewals {

@@ -206,9 +206,14 @@ fn unknown(policy: &str) -> CheckError {
 
 impl ReadyRules {
     pub(super) fn named(&self, name: &str) -> Result<&Arc<ReadyPolicy>, CheckError> {
-        let mut policies = self.policies.iter();
+        Ok(self.find(name)?.1)
+    }
+
+    /// The policy of this name, with its position.
+    pub(super) fn find(&self, name: &str) -> Result<(usize, &Arc<ReadyPolicy>), CheckError> {
+        let mut policies = self.policies.iter().enumerate();
         policies
-            .find(|policy| policy.id.name() == name)
+            .find(|(_, policy)| policy.id.name() == name)
             .ok_or_else(|| unknown(name))
     }
 

@@ -18,10 +18,10 @@ impl Limiter {
     /// take more of them.
     ///
     /// Over a store that takes a round trip, the caller who gives back does not wait for it: a task does,
-    /// on the runtime on which the guard or the response was dropped. A runtime that ends drops the task.
+    /// on the runtime on which the permit or the response was dropped. A runtime that ends drops the task.
     /// The place is then given back on the runtime on which it was taken or, if that is the same one,
     /// stays taken until its lease lapses. So call this at the end of `main`, when the server has stopped
-    /// and the last guard is dropped:
+    /// and the last permit is dropped:
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};
@@ -29,10 +29,8 @@ impl Limiter {
     /// #[tokio::main(flavor = "current_thread")]
     /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ///     let limiter = Limiter::new(MemoryStore::new(), [Policy::new("jobs", Limit::concurrency(1))])?;
-    ///     let job = limiter.hold("jobs", "nightly").await?;
-    ///     if job.is_allowed() {
-    ///         println!("at work");
-    ///     }
+    ///     let job = limiter.admit("jobs", "nightly").await?;
+    ///     println!("at work");
     ///     drop(job);
     ///     if !limiter.flush().await {
     ///         eprintln!("some places stay taken until their leases lapse");

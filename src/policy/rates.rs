@@ -31,7 +31,7 @@ impl Judges {
     }
 
     /// For the policy's own limit; `None` if it admits nothing.
-    pub(super) fn own(algorithm: Option<Algorithm>) -> Option<Self> {
+    pub(crate) fn own(algorithm: Option<Algorithm>) -> Option<Self> {
         Some(Self {
             first: algorithm?,
             further: None,

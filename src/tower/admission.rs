@@ -12,7 +12,9 @@ use crate::decision::Verdict;
 use crate::http::{
     BodyKind, OnRejection, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
 };
-use crate::limiter::{CountedBy, Delay, Judged, Judging, Limiter, Refusal, TakenByRequest};
+use crate::limiter::{
+    Conclusion, CountedBy, Delay, Limiter, PendingEvaluation, Refusal, RequestCharges,
+};
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
 use crate::time::SystemClock;
@@ -29,10 +31,19 @@ pub(super) struct Settings {
 
 impl Settings {
     /// Asks the limiter.
-    pub(super) fn judge(&self, request: &RequestHead<'_>) -> Result<Judging<Sentence>, Refusal> {
+    pub(super) fn evaluate(&self, request: &RequestHead<'_>) -> Evaluated {
         let is_exempt = self.skips_preflights && is_preflight(request);
-        let sentence = |judged: &mut Judged<'_>| self.sentence(judged, request);
-        self.limiter.judge(request, is_exempt, sentence)
+        let mut evaluation = self.limiter.evaluation();
+        match self.limiter.evaluate(&mut evaluation, request, is_exempt) {
+            Ok(()) if evaluation.is_in_flight() => {
+                Evaluated::Pending(self.limiter.pending(evaluation))
+            }
+            Ok(()) => {
+                let conclusion = evaluation.conclude(&self.limiter);
+                Evaluated::Ready(self.dispose(conclusion, request))
+            }
+            Err(refusal) => Evaluated::Ready(Disposition::Reject(self.refuse(refusal, request))),
+        }
     }
 
     /// Delays a request.
@@ -40,49 +51,62 @@ impl Settings {
         self.limiter.delay(delay)
     }
 
-    /// Turns the decisions into what happens to the request.
-    pub(super) fn sentence(&self, judged: &mut Judged<'_>, request: &RequestHead<'_>) -> Sentence {
+    /// Turns what the limiter has concluded into what happens to the request.
+    pub(super) fn dispose(
+        &self,
+        mut conclusion: Conclusion<'_>,
+        request: &RequestHead<'_>,
+    ) -> Disposition {
         let headers = **self.headers.load();
-        let mut fields = headers.fields(judged, &SystemClock);
-        let counted_by = self.limiter.follow(judged, request);
-        match Rejection::of(judged) {
-            None => Sentence::Pass(Pass {
+        let mut fields = headers.fields(&conclusion, &SystemClock);
+        let counted_by = conclusion.follow(&self.limiter, request);
+        match Rejection::of(&conclusion) {
+            None => Disposition::Admit(Admitted {
                 headers,
                 fields,
                 counted_by,
-                verdict: self.exposed(judged, request),
-                delay: judged.delay().to_duration(),
-                taken: judged.take_taken(),
+                verdict: match self.exposes_decisions {
+                    true => Some(conclusion.verdict(request.extensions.get())),
+                    false => None,
+                },
+                delay: conclusion.delay().to_duration(),
+                charges: conclusion.take_charges(),
             }),
             Some(rejection) => {
                 let mut response = rejection.response(request, &*self.on_rejection);
                 fields.add_to(&mut response);
-                Sentence::Reject(response)
+                Disposition::Reject(response)
             }
         }
     }
 
-    fn exposed(&self, judged: &Judged<'_>, request: &RequestHead<'_>) -> Option<Verdict> {
-        let expose = || judged.verdict(request.extensions.get());
-        self.exposes_decisions.then(expose)
-    }
-
-    /// The response to a request that cannot be judged.
-    pub(super) fn refuse(&self, refusal: Refusal, request: &RequestHead<'_>) -> Response<Bytes> {
+    /// The response to a request that no policy could be asked about.
+    fn refuse(&self, refusal: Refusal, request: &RequestHead<'_>) -> Response<Bytes> {
         Rejection::from(refusal).response(request, &*self.on_rejection)
     }
 }
 
+/// What the limiter says of a request.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a box would be an allocation on the memory path"
+)]
+pub(super) enum Evaluated {
+    Ready(Disposition),
+    /// It takes a round trip to the store.
+    Pending(PendingEvaluation),
+}
+
 /// What happens to a request.
-pub(super) enum Sentence {
+pub(super) enum Disposition {
     /// It goes on to the service.
-    Pass(Pass),
+    Admit(Admitted),
     /// It is answered with this response.
     Reject(Response<Bytes>),
 }
 
 /// What accompanies a request to the service.
-pub(super) struct Pass {
+pub(super) struct Admitted {
     headers: QuotaHeaders,
     /// The quota headers of its response.
     fields: QuotaFields,
@@ -92,20 +116,20 @@ pub(super) struct Pass {
     verdict: Option<Verdict>,
     /// The same, for another layer of the limiter.
     counted_by: Option<CountedBy>,
-    taken: TakenByRequest,
+    charges: RequestCharges,
 }
 
-impl Pass {
+impl Admitted {
     /// Call this just before the service is called with this request.
-    pub(super) fn go_on<B>(&mut self, request: &mut Request<B>) {
+    pub(super) fn begin<B>(&mut self, request: &mut Request<B>) {
         if let Some(verdict) = self.verdict.take() {
             request.extensions_mut().insert(verdict);
         }
         if let Some(counted_by) = self.counted_by.take() {
             request.extensions_mut().insert(counted_by);
         }
-        if let Some(taken) = &mut self.taken {
-            taken.go_on();
+        if let Some(charges) = &mut self.charges {
+            charges.begin_use();
         }
     }
 
@@ -114,14 +138,14 @@ impl Pass {
     where
         K: BodyKind<B>,
     {
-        let taken = self.taken.take();
-        if let Some(taken) = &taken {
-            taken.settle(&ResponseHead::of(&response));
+        let mut charges = self.charges.take();
+        if let Some(charges) = &mut charges {
+            charges.settle_by(&ResponseHead::of(&response));
         }
         self.headers.tell_of_handler(&mut response, &SystemClock);
         self.fields.add_to(&mut response);
         // Leases are held until the response's body has ended.
-        let held = taken.filter(|taken| taken.has_leases());
+        let held = charges.filter(|charges| charges.has_leases());
         response.map(|body| match held {
             None => K::plain(body),
             held => K::holding(ResponseBody::inner(body, held)),
@@ -131,7 +155,7 @@ impl Pass {
     /// Call this when the service has failed: nothing runs any more, however long its future is
     /// kept.
     pub(super) fn fail(&mut self) {
-        self.taken = None;
+        self.charges = None;
     }
 }
 

@@ -12,9 +12,9 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::admission::{Pass, Sentence, Settings};
+use super::admission::{Admitted, Disposition, Settings};
 use crate::http::{BodyKind, Kept};
-use crate::limiter::{Delay, Judged, PendingVerdict};
+use crate::limiter::{Delay, PendingEvaluation};
 use crate::request::RequestHead;
 
 pin_project! {
@@ -55,9 +55,9 @@ pin_project! {
         Calling {
             #[pin]
             response: S::Future,
-            pass: Pass,
+            admitted: Admitted,
         },
-        /// Denied, or refused unjudged.
+        /// Denied, or rejected before it was evaluated.
         Rejected {
             // Taken when it is returned.
             response: Option<Response<Bytes>>,
@@ -67,7 +67,7 @@ pin_project! {
 
 /// What to do after the answer: whom to call, and with what.
 struct Asking<S, B> {
-    verdict: PendingVerdict,
+    evaluation: PendingEvaluation,
     ready: S,
     request: Request<B>,
     settings: Arc<Settings>,
@@ -78,7 +78,7 @@ struct Waiting<S, B> {
     /// Not ready during the wait, so that it holds no place in the service.
     service: S,
     request: Request<B>,
-    pass: Pass,
+    admitted: Admitted,
 }
 
 impl<S, B, K> ResponseFuture<S, B, K>
@@ -93,13 +93,13 @@ where
     }
 
     pub(super) fn asking(
-        verdict: PendingVerdict,
+        evaluation: PendingEvaluation,
         ready: S,
         request: Request<B>,
         settings: Arc<Settings>,
     ) -> Self {
         let asking = Some(Asking {
-            verdict,
+            evaluation,
             ready,
             request,
             settings,
@@ -110,14 +110,14 @@ where
     pub(super) fn waiting(
         service: S,
         request: Request<B>,
-        pass: Pass,
+        admitted: Admitted,
         settings: &Settings,
     ) -> Self {
-        Self::new(State::waiting(service, request, pass, settings))
+        Self::new(State::waiting(service, request, admitted, settings))
     }
 
-    pub(super) fn calling(response: S::Future, pass: Pass) -> Self {
-        Self::new(State::Calling { response, pass })
+    pub(super) fn calling(response: S::Future, admitted: Admitted) -> Self {
+        Self::new(State::Calling { response, admitted })
     }
 
     pub(super) fn rejected(response: Response<Bytes>) -> Self {
@@ -131,22 +131,22 @@ impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn waiting(service: S, request: Request<B>, pass: Pass, settings: &Settings) -> Self {
+    fn waiting(service: S, request: Request<B>, admitted: Admitted, settings: &Settings) -> Self {
         Self::Waiting {
-            delay: settings.delay(pass.delay),
+            delay: settings.delay(admitted.delay),
             waiting: Some(Waiting {
                 service,
                 request,
-                pass,
+                admitted,
             }),
         }
     }
 
-    fn calling(mut ready: S, mut request: Request<B>, mut pass: Pass) -> Self {
-        pass.go_on(&mut request);
+    fn calling(mut ready: S, mut request: Request<B>, mut admitted: Admitted) -> Self {
+        admitted.begin(&mut request);
         Self::Calling {
             response: ready.call(request),
-            pass,
+            admitted,
         }
     }
 }
@@ -156,21 +156,25 @@ where
     S: Service<Request<B>> + Clone,
 {
     fn poll_next(asking: &mut Option<Self>, cx: &mut Context<'_>) -> Poll<State<S, B>> {
-        let waiting = asking.as_mut().expect(POLLED_AGAIN);
-        let (settings, head) = (&waiting.settings, RequestHead::of(&waiting.request));
-        let read = |judged: &mut Judged<'_>| settings.sentence(judged, &head);
-        let sentence = ready!(waiting.verdict.poll_verdict(cx, read));
+        let evaluation = &mut asking.as_mut().expect(POLLED_AGAIN).evaluation;
+        ready!(evaluation.poll_answered(cx));
         let Self {
+            mut evaluation,
             ready,
             request,
             settings,
-            ..
         } = asking.take().expect(POLLED_AGAIN);
-        Poll::Ready(match sentence {
-            Sentence::Pass(pass) if pass.delay.is_zero() => State::calling(ready, request, pass),
+        let head = RequestHead::of(&request);
+        let disposition = settings.dispose(evaluation.conclude(), &head);
+        Poll::Ready(match disposition {
+            Disposition::Admit(admitted) if admitted.delay.is_zero() => {
+                State::calling(ready, request, admitted)
+            }
             // The ready instance is dropped here, which frees its place.
-            Sentence::Pass(pass) => State::waiting(ready.clone(), request, pass, &settings),
-            Sentence::Reject(response) => State::Rejected {
+            Disposition::Admit(admitted) => {
+                State::waiting(ready.clone(), request, admitted, &settings)
+            }
+            Disposition::Reject(response) => State::Rejected {
                 response: Some(response),
             },
         })
@@ -190,7 +194,7 @@ where
         let polled = waiting.as_mut().expect(POLLED_AGAIN).service.poll_ready(cx);
         let is_ready = ready!(polled);
         let entering = waiting.take().expect(POLLED_AGAIN);
-        let enter = |()| State::calling(entering.service, entering.request, entering.pass);
+        let enter = |()| State::calling(entering.service, entering.request, entering.admitted);
         Poll::Ready(is_ready.map(enter))
     }
 }
@@ -222,11 +226,11 @@ where
                         Err(error) => return Poll::Ready(Err(error)),
                     }
                 }
-                StateProjected::Calling { response, pass } => {
+                StateProjected::Calling { response, admitted } => {
                     return Poll::Ready(match ready!(response.poll(cx)) {
-                        Ok(response) => Ok(pass.finish::<K, _>(response)),
+                        Ok(response) => Ok(admitted.finish::<K, _>(response)),
                         Err(error) => {
-                            pass.fail();
+                            admitted.fail();
                             Err(error)
                         }
                     });

@@ -7,10 +7,9 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use tower_service::Service;
 
-use super::admission::{Sentence, Settings};
+use super::admission::{Disposition, Evaluated, Settings};
 use super::future::ResponseFuture;
 use crate::http::{BodyKind, Kept};
-use crate::limiter::Judging;
 use crate::request::RequestHead;
 
 /// A service behind a limiter; made by [`RateLimitLayer`](crate::RateLimitLayer).
@@ -94,26 +93,22 @@ where
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
         let head = RequestHead::of(&request);
-        match self.settings.judge(&head) {
-            Ok(Judging::Done(Sentence::Pass(mut pass))) if pass.delay.is_zero() => {
-                pass.go_on(&mut request);
-                ResponseFuture::calling(self.inner.call(request), pass)
+        match self.settings.evaluate(&head) {
+            Evaluated::Ready(Disposition::Admit(mut admitted)) if admitted.delay.is_zero() => {
+                admitted.begin(&mut request);
+                ResponseFuture::calling(self.inner.call(request), admitted)
             }
-            Ok(Judging::Done(Sentence::Pass(pass))) => {
+            Evaluated::Ready(Disposition::Admit(admitted)) => {
                 self.give_up_ready();
-                ResponseFuture::waiting(self.inner.clone(), request, pass, &self.settings)
+                ResponseFuture::waiting(self.inner.clone(), request, admitted, &self.settings)
             }
-            Ok(Judging::Done(Sentence::Reject(response))) => {
+            Evaluated::Ready(Disposition::Reject(response)) => {
                 self.give_up_ready();
                 ResponseFuture::rejected(response)
             }
-            Ok(Judging::Asked(verdict)) => {
+            Evaluated::Pending(evaluation) => {
                 let ready = self.take_ready();
-                ResponseFuture::asking(verdict, ready, request, Arc::clone(&self.settings))
-            }
-            Err(refusal) => {
-                self.give_up_ready();
-                ResponseFuture::rejected(self.settings.refuse(refusal, &head))
+                ResponseFuture::asking(evaluation, ready, request, Arc::clone(&self.settings))
             }
         }
     }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use http::{Request, Response};
+use support::asked::decision;
 use support::bench::Bench;
 use support::limits::{every, in_time};
 use support::on_every_store;
@@ -142,8 +143,8 @@ async fn a_receipt_tells_the_instant_of_what_can_be_given_back(bench: &Bench) {
         let taken_at = |decision: &Decision| decision.receipt().taken_at();
         let spent = limiter.check(name, "alice").await.unwrap();
         assert_eq!(taken_at(&spent), None, "{name}");
-        let held = limiter.hold(name, "alice").await.unwrap();
-        assert_eq!(taken_at(held.decision()), Some(bench.clock.now()), "{name}");
+        let held = decision(&limiter.admit(name, "alice").await);
+        assert_eq!(taken_at(&held), Some(bench.clock.now()), "{name}");
     }
 }
 
@@ -252,11 +253,11 @@ async fn a_reset_lifts_a_ban_and_forgets_the_denials_before_it(bench: &Bench) {
 
 async fn a_reset_ends_leases_that_others_hold(bench: &Bench) {
     let limiter = limiter_of(bench, [("exports", Limit::concurrency(1))]);
-    let held = limiter.hold("exports", "alice").await.unwrap();
-    assert!(held.is_allowed());
+    let held = limiter.admit("exports", "alice").await;
+    assert!(held.is_ok());
     let _ = limiter.reset("exports", "alice").await.unwrap();
-    let next = limiter.hold("exports", "alice").await.unwrap();
-    assert!(next.is_allowed());
+    let next = limiter.admit("exports", "alice").await;
+    assert!(next.is_ok());
     // What the first one gives back now belongs to nobody else.
     drop(held);
     assert!(

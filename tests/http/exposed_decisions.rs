@@ -10,10 +10,10 @@ use http::{Extensions, Method};
 use reqwest::{Client, Response};
 use support::web::serve;
 use tower_throttle::{
-    AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, CheckError, Decision, FailureMode, Header,
-    Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, NoRequest, Penalty, Policy,
-    RateLimitLayer, Rejection, RejectionKind, Route, Rules, Store, StoreError, StoreErrorKind,
-    Verdict, per_minute,
+    AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, CheckError, Decision, Denied, FailureMode,
+    Header, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, NoRequest, Penalty,
+    Policy, RateLimitLayer, Rejection, RejectionKind, Route, Rules, Store, StoreError,
+    StoreErrorKind, Verdict, per_minute,
 };
 
 /// A store on a stopped clock.
@@ -285,8 +285,8 @@ async fn a_handler_that_asks_itself_answers_a_denial_as_the_layer_does() {
     let by_handler = Router::new().route(
         "/",
         any(async move || {
-            let decision = limiter.check("login", Key::everybody()).await.unwrap();
-            Rejection::by("login", &decision).map_or(Ok("in"), Err)
+            let _permit = limiter.admit("login", Key::everybody()).await?;
+            Ok::<_, Denied>("in")
         }),
     );
     let (by_layer, by_handler) = (serve(by_layer).await, serve(by_handler).await);
@@ -306,11 +306,10 @@ async fn a_handler_that_asks_itself_answers_a_denial_as_the_layer_does() {
 async fn each_denial_that_is_asked_for_by_hand_has_its_kind() {
     let key = Key::user("mallory");
     let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
-    let allowed = limiter.check("login", &key).await.unwrap();
-    assert_eq!(Rejection::by("login", &allowed), None);
+    assert!(limiter.admit("login", &key).await.is_ok());
     let of = async |cost| {
-        let decision = limiter.check_cost("login", &key, cost).await.unwrap();
-        let rejection = Rejection::by("login", &decision).expect("a denial");
+        let asked = limiter.admit_all([("login", &key, cost)]).await;
+        let rejection = Rejection::from(asked.expect_err("a denial"));
         assert_eq!(rejection.policies(), ["login"]);
         (rejection.kind(), rejection.retry_after_secs())
     };
@@ -320,10 +319,9 @@ async fn each_denial_that_is_asked_for_by_hand_has_its_kind() {
     assert_eq!(of(1).await, (RejectionKind::Refused, None));
 
     let places = by_hand(store(), Limit::concurrency(1));
-    let _held = places.hold("login", &key).await.unwrap();
-    let denied = places.hold("login", &key).await.unwrap();
-    let rejection = Rejection::by("login", denied.decision()).expect("a denial");
-    assert_eq!(rejection.retry_after_secs(), Some(1));
+    let _held = places.admit("login", &key).await.unwrap();
+    let denied = places.admit("login", &key).await.unwrap_err();
+    assert_eq!(Rejection::from(denied).retry_after_secs(), Some(1));
 }
 
 #[tokio::test]
@@ -332,9 +330,9 @@ async fn a_handler_that_asks_for_a_policy_that_is_gone_answers_with_500() {
     limiter.replace(Rules::new()).unwrap();
     let app = Router::new().route(
         "/",
-        any(async move || -> Result<&str, Rejection> {
-            let decision = limiter.check("login", Key::everybody()).await?;
-            Rejection::by("login", &decision).map_or(Ok("in"), Err)
+        any(async move || {
+            let _permit = limiter.admit("login", Key::everybody()).await?;
+            Ok::<_, Denied>("in")
         }),
     );
     let answer = Client::new().get(serve(app).await).send().await.unwrap();
@@ -346,12 +344,16 @@ async fn a_handler_that_asks_for_a_policy_that_is_gone_answers_with_500() {
 
 #[test]
 fn a_question_that_cannot_be_asked_is_a_rejection_by_no_policy() {
-    let unknown = Rejection::from(CheckError::UnknownPolicy {
+    let error = CheckError::UnknownPolicy {
         name: "login".to_owned(),
-    });
-    assert_eq!(unknown.kind(), RejectionKind::Misconfigured);
-    assert!(unknown.policies().is_empty());
-    assert_eq!(unknown.to_string(), "no policy is named \"login\"");
+    };
+    let denied = Denied::from(error.clone());
+    assert_eq!(denied.error(), Some(&error));
+    for unknown in [Rejection::from(error), Rejection::from(denied)] {
+        assert_eq!(unknown.kind(), RejectionKind::Misconfigured);
+        assert!(unknown.policies().is_empty());
+        assert_eq!(unknown.to_string(), "no policy is named \"login\"");
+    }
 }
 
 #[cfg(feature = "tonic")]
@@ -362,8 +364,8 @@ async fn a_method_that_asks_itself_fails_with_the_details_of_a_denial() {
 
     let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
     let method = async || {
-        let decision = limiter.check("login", Key::user(7)).await?;
-        Rejection::by("login", &decision).map_or(Ok("in"), |denial| Err(Status::from(denial)))
+        let _permit = limiter.admit("login", Key::user(7)).await?;
+        Ok::<_, Status>("in")
     };
     assert_eq!(method().await.unwrap(), "in");
     let status = method().await.unwrap_err();

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::response::IntoResponse;
 use axum::routing::any;
-use tower_throttle::FailureMode;
+use tower_throttle::{Denied, FailureMode};
 
 use super::headers::{ALL, everybody, fetch, is_silent, limiter, values};
 use super::*;
@@ -16,24 +16,23 @@ fn login() -> Limiter {
     limiter([login])
 }
 
-async fn rejection(limiter: &Limiter) -> Option<Rejection> {
-    let decision = limiter.check("login", Key::user(7)).await;
-    Rejection::by("login", &decision.expect("a policy"))
-}
-
-/// Answers as axum makes it of the rejection.
-fn by_rejection(limiter: Limiter) -> Router {
-    let handler = async move || rejection(&limiter).await.map_or(Ok("in"), Err);
+/// Answers as axum makes it of the denial.
+fn by_denial(limiter: Limiter) -> Router {
+    let handler = async move || {
+        let _permit = limiter.admit("login", Key::user(7)).await?;
+        Ok::<_, Denied>("in")
+    };
     Router::new().route("/", any(handler))
 }
 
 /// Answers with a body of its own.
 fn by_builder(limiter: Limiter) -> Router {
     let handler = async move |parts: Parts| {
-        let Some(rejection) = rejection(&limiter).await else {
+        let Err(denied) = limiter.admit("login", Key::user(7)).await else {
             return "in".into_response();
         };
         let request = Request::from_parts(parts, ());
+        let rejection = Rejection::from(denied);
         let response = rejection.response(&RequestHead::of(&request), &PlainText);
         response.map(Body::from)
     };
@@ -64,7 +63,7 @@ const FAMILIES: [QuotaHeaders; 7] = [
 #[tokio::test]
 async fn a_handlers_denying_policy_is_told_in_every_header_family() {
     for headers in FAMILIES {
-        for handler in [by_rejection, by_builder] {
+        for handler in [by_denial, by_builder] {
             let denied = denied(handler(login()).layer(around(headers))).await;
             assert_eq!(denied.status(), 429);
             assert_eq!(denied.headers()["retry-after"], "900");
@@ -92,7 +91,7 @@ async fn a_handlers_denying_policy_is_told_in_every_header_family() {
 
 #[tokio::test]
 async fn headers_on_denials_only_are_there_on_a_denial_by_a_handler() {
-    let url = serve(by_rejection(login()).layer(around(ALL.on_denials()))).await;
+    let url = serve(by_denial(login()).layer(around(ALL.on_denials()))).await;
     assert!(is_silent(fetch(&url).await.headers()));
     let denied = fetch(&url).await;
     let quotas = items(&denied, "ratelimit", ["r", "t"]);
@@ -102,7 +101,7 @@ async fn headers_on_denials_only_are_there_on_a_denial_by_a_handler() {
 
 #[tokio::test]
 async fn the_innermost_of_nested_layers_tells_of_it_once() {
-    let app = by_rejection(login()).layer(around(ALL)).layer(around(ALL));
+    let app = by_denial(login()).layer(around(ALL)).layer(around(ALL));
     let denied = denied(app).await;
     let quotas = items(&denied, "ratelimit", ["r", "t"]);
     let names: Vec<_> = quotas.iter().map(|(name, _, _)| &**name).collect();
@@ -115,7 +114,7 @@ async fn a_handler_without_an_answer_from_the_store_tells_of_no_quota() {
     let login = Policy::new("login", Limit::gcra(1, MINUTE)).on(NoRequest);
     let login = login.on_store_failure(FailureMode::Deny);
     let limiter = Limiter::new(TestStore::new(Trip::Fails), [login]).expect("a sound policy");
-    let url = serve(by_rejection(limiter).layer(around(ALL))).await;
+    let url = serve(by_denial(limiter).layer(around(ALL))).await;
     let failed = fetch(&url).await;
     assert_eq!(failed.status(), 503);
     assert_eq!(failed.headers()["retry-after"], "1");
@@ -133,7 +132,7 @@ fn soon() -> Policy {
 async fn denied_behind_the_last_permit(outer: Policy) -> Vec<reqwest::Response> {
     let outer = || RateLimitLayer::new(limiter([outer.clone()])).headers(ALL);
     let by_layer = hello().layer(RateLimitLayer::new(limiter([soon()])));
-    let by_handler = by_rejection(limiter([soon().on(NoRequest)]));
+    let by_handler = by_denial(limiter([soon().on(NoRequest)]));
     vec![
         denied(by_layer.layer(outer())).await,
         denied(by_handler.layer(outer())).await,

@@ -153,9 +153,9 @@ async fn a_denial_by_a_concurrency_limit_has_no_headers_of_one_value() {
     for limiter in [&both, &alone] {
         held.push(
             limiter
-                .hold("at once", Key::everybody())
+                .admit("at once", Key::everybody())
                 .await
-                .expect("a policy"),
+                .expect("a place"),
         );
     }
     let inner = RateLimitLayer::new(alone).headers(QuotaHeaders::DRAFT_11);

@@ -10,6 +10,7 @@ use axum::routing::any;
 use futures_util::poll;
 use http::{Request, Response};
 use reqwest::{Client, StatusCode};
+use support::asked::decision;
 use support::bench::Bench;
 use support::{on_every_store, web};
 use tokio::sync::Semaphore;
@@ -128,8 +129,8 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
     let _ = limiter.check("api", "alice").await.unwrap();
     notes.assert_decisions(&[("api", Allowed), ("api", NearLimit), ("api", Denied)]);
 
-    let held = limiter.hold("slots", "alice").await.unwrap();
-    drop(limiter.hold("slots", "alice").await.unwrap());
+    let held = limiter.admit("slots", "alice").await;
+    drop(limiter.admit("slots", "alice").await);
     drop(held);
     notes.assert_decisions(&[("slots", NearLimit), ("slots", Denied)]);
 
@@ -139,10 +140,7 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
         let _ = limiter.acquire("queue", "alice", 1).await.unwrap();
     }
     let timeout = Duration::from_micros(1);
-    let _ = limiter
-        .try_acquire("queue", "alice", 1, timeout)
-        .await
-        .unwrap();
+    let _ = limiter.try_acquire("queue", "alice", 1, timeout).await;
     notes.assert_decisions(&[
         ("queue", NearLimit),
         ("queue", NearLimit),
@@ -197,15 +195,12 @@ async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
         limiter.set_mode("queue", mode).unwrap();
         let refused = || refusal("queue", Mode::Enforce, RefusalReason::Listed);
         let decisions = [
-            limiter.check("queue", "mallory").await,
-            limiter.acquire("queue", "mallory", 1).await,
-            limiter
-                .hold("queue", "mallory")
-                .await
-                .map(|held| *held.decision()),
+            limiter.check("queue", "mallory").await.unwrap(),
+            decision(&limiter.acquire("queue", "mallory", 1).await),
+            decision(&limiter.admit("queue", "mallory").await),
         ];
         for decision in decisions {
-            assert_eq!(decision.unwrap().outcome(), Outcome::Refused);
+            assert_eq!(decision.outcome(), Outcome::Refused);
         }
         assert_eq!(notes.new_ones(), [refused(), refused(), refused()]);
     }

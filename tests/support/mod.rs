@@ -9,6 +9,7 @@
 /// The folder of the repository.
 pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
+pub mod asked;
 pub mod asking;
 pub mod bench;
 pub mod browser;

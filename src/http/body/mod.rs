@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::limiter::TakenByRequest;
+use crate::limiter::RequestCharges;
 
 mod kind;
 
@@ -33,7 +33,7 @@ pin_project! {
         body: Either<B>,
         // Declared after the body: a dropped body has stopped before anybody else can have what it
         // held.
-        held: TakenByRequest,
+        held: RequestCharges,
     }
 }
 
@@ -52,7 +52,7 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn inner(body: B, held: TakenByRequest) -> Self {
+    pub(crate) fn inner(body: B, held: RequestCharges) -> Self {
         Self {
             body: Either::Inner { body },
             held,

@@ -1,12 +1,10 @@
 //! Quota headers: they tell clients about the policies that applied.
 
-use std::iter;
-
 use http::{HeaderName, Response};
 
 use super::rejection::{Rejection, prolong};
 use crate::decision::Decision;
-use crate::limiter::Judged;
+use crate::limiter::Conclusion;
 use crate::time::Clock;
 
 mod draft_11;
@@ -14,7 +12,7 @@ mod seconds;
 mod single;
 
 use self::seconds::renewal_secs;
-pub(super) use self::seconds::{counts_in_time, retry_after_secs};
+pub(super) use self::seconds::retry_after_secs;
 
 /// The quota headers of responses: families of headers, each on every response or on denials only.
 ///
@@ -235,22 +233,22 @@ impl QuotaHeaders {
     }
 
     /// The fields for the response to a request with this verdict.
-    pub(crate) fn fields(self, judged: &Judged<'_>, clock: &impl Clock) -> QuotaFields {
-        let is_allowed = judged.is_allowed();
-        let mut fields = self.due(is_allowed).fields_of(judged.each(), clock);
-        if is_allowed {
-            fields.empty_for_secs = empty_for_secs(judged.each_for_good());
+    pub(crate) fn fields(self, conclusion: &Conclusion<'_>, clock: &impl Clock) -> QuotaFields {
+        let is_admitted = conclusion.is_admitted();
+        let mut fields = self.due(is_admitted).fields_of(conclusion.each(), clock);
+        if is_admitted {
+            fields.empty_for_secs = empty_for_secs(conclusion.each_for_good());
         }
         fields
     }
 
-    /// Adds the fields of a policy by which a handler has denied the request, unless a layer
+    /// Adds the fields of the policies of a permit that was denied to a handler, unless a layer
     /// further in has done so. Only a layer knows which families there are to be.
     pub(crate) fn tell_of_handler<B>(self, response: &mut Response<B>, clock: &impl Clock) {
-        if let Some(denying) = Rejection::told_by(response).and_then(Rejection::by_handler)
+        if let Some(verdict) = Rejection::told_by(response).and_then(Rejection::by_handler)
             && response.extensions().get::<ToldOfHandler>().is_none()
         {
-            let mut fields = self.due(false).fields_of(iter::once(denying), clock);
+            let mut fields = self.due(false).fields_of(verdict.iter(), clock);
             fields.add_to(response);
             response.extensions_mut().insert(ToldOfHandler);
         }
@@ -299,7 +297,7 @@ impl Default for QuotaHeaders {
 /// How long policies that let a request pass have nothing left; 0 if they have.
 fn empty_for_secs<'a>(each: impl Iterator<Item = &'a Decision>) -> u64 {
     let empty = each.filter(|decision| {
-        decision.remaining == 0 && decision.is_judged() && counts_in_time(decision)
+        decision.remaining == 0 && decision.is_judged() && decision.counts_in_time()
     });
     empty.map(renewal_secs).max().unwrap_or(0)
 }

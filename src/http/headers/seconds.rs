@@ -8,18 +8,13 @@ use crate::decision::Decision;
 /// contradict each other.
 pub(in crate::http) fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after()?;
-    let wait = match counts_in_time(decision) {
+    let wait = match decision.counts_in_time() {
         true => decision.retry_after,
         // `retry_after` is the time until a lease lapses here, but nobody waits for that: requests
         // end earlier. A ban has to be waited out.
         false => decision.ban,
     };
     Some(wait.ceil_secs().max(1))
-}
-
-/// Whether permits come back with time, rather than when their holders end.
-pub(in crate::http) fn counts_in_time(decision: &Decision) -> bool {
-    !decision.window.is_zero()
 }
 
 /// `w`: the window in whole seconds, rounded up; at least 1, as no window is empty.

@@ -8,20 +8,19 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 
-use super::headers::{counts_in_time, retry_after_secs};
+use super::headers::retry_after_secs;
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
-use crate::limiter::{Judged, Refusal, Unjudged};
+use crate::limiter::{Conclusion, Denied, Refusal, Unjudged};
 use crate::one_line::OneLine;
 use crate::request::RequestHead;
 
-mod by_hand;
+mod by_handler;
 mod grpc;
 mod respond;
 
 pub use self::respond::{OnRejection, PlainText, ProblemJson, responder};
 
-const LISTED: &str = "requests of this client are refused";
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Why a request was not let through.
@@ -31,10 +30,10 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// sentence for the client. It is an error only so that a handler's own error can hold it: the layer
 /// answers with a response, and adds no error to those of the service.
 ///
-/// A handler that asks a limiter itself answers with a rejection [of its own](Self::by). **For a
-/// handler of axum to return one, enable the feature `axum` of this crate.** Without it the compiler
-/// says no more than that the function is no `Handler`. With the feature `tonic`, `into` turns it
-/// into a `Status`, whose source it is.
+/// A handler that asks a limiter itself answers with [`Denied`](crate::Denied), or makes a rejection of
+/// it by `into`. **For a handler of axum to return either, enable the feature `axum` of this crate.**
+/// Without it the compiler says no more than that the function is no `Handler`. With the feature
+/// `tonic`, `into` turns both into a `Status`, whose source is the rejection.
 ///
 /// # Over gRPC and gRPC-Web
 ///
@@ -66,8 +65,8 @@ pub struct Rejection {
     has_unasked_policies: bool,
     /// Borrowed text is our own: [`Part::Plain`].
     explanation: Cow<'static, str>,
-    /// The decision of a handler's policy, of which only a layer around it can tell in headers.
-    by_hand: Option<Box<Decision>>,
+    /// Why a handler's permit was denied, of which only a layer around it can tell in headers.
+    by_handler: Option<Denied>,
 }
 
 /// The kinds of rejection.
@@ -113,6 +112,16 @@ enum Class {
 }
 
 impl RejectionKind {
+    fn of(denied: &Decision) -> Self {
+        match denied.outcome() {
+            Outcome::NeverFits => Self::NeverFits,
+            Outcome::FailedClosed(failure) => Self::StoreFailed(failure),
+            Outcome::Banned => Self::Banned,
+            Outcome::Refused => Self::Refused,
+            _ => Self::QuotaExceeded,
+        }
+    }
+
     fn class(self) -> Class {
         match self {
             Self::QuotaExceeded | Self::NeverFits | Self::Banned => Class::Quota,
@@ -126,28 +135,32 @@ impl RejectionKind {
 
 impl Rejection {
     /// The rejection by these decisions; `None` if they let the request pass.
-    pub(crate) fn of(judged: &Judged<'_>) -> Option<Self> {
-        let (_, worst) = judged.denied_by()?;
-        let (kind, explanation) = reason(worst);
-        let denying = || {
-            let each = judged.each();
-            each.filter(|(_, decision)| !decision.is_allowed())
-        };
+    pub(crate) fn of(conclusion: &Conclusion<'_>) -> Option<Self> {
+        let worst = conclusion.denied_by()?;
+        Some(Self::by(conclusion.each(), worst))
+    }
+
+    /// The rejection by these decisions, of which the worst denies.
+    pub(super) fn by<'a>(
+        each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
+        worst: &Decision,
+    ) -> Self {
+        let denying = each.clone().filter(|(_, decision)| !decision.is_allowed());
         let retry_after = worst.retry_after();
-        let is_unasked =
-            |(_, decision): (_, &Decision)| matches!(decision.outcome(), Outcome::NotAsked);
         // Not only that of the worst denial: if requests in flight have to end, it is less than the
         // wait.
-        let secs = denying().filter_map(|(_, decision)| retry_after_secs(decision));
-        Some(Self {
-            kind,
-            policies: denying().map(|(name, _)| name.to_owned()).collect(),
+        let secs = denying.clone();
+        let secs = secs.filter_map(|(_, decision)| retry_after_secs(decision));
+        let outcomes = each.map(|(_, decision)| decision.outcome());
+        Self {
+            kind: RejectionKind::of(worst),
+            policies: denying.map(|(name, _)| name.to_owned()).collect(),
             retry_after,
             retry_after_secs: retry_after.and_then(|_| secs.max()),
-            has_unasked_policies: judged.each().any(is_unasked),
-            explanation: explanation.into(),
-            by_hand: None,
-        })
+            has_unasked_policies: outcomes.into_iter().any(|it| it == Outcome::NotAsked),
+            explanation: worst.reason().into(),
+            by_handler: None,
+        }
     }
 
     /// What kind of rejection it is.
@@ -253,30 +266,6 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// Why a decision denies.
-fn reason(decision: &Decision) -> (RejectionKind, &'static str) {
-    match decision.outcome() {
-        Outcome::NeverFits if decision.limit == 0 => {
-            (RejectionKind::NeverFits, "the quota admits nothing")
-        }
-        Outcome::NeverFits => (
-            RejectionKind::NeverFits,
-            "the request costs more than the quota can ever hold",
-        ),
-        Outcome::FailedClosed(failure) => (
-            RejectionKind::StoreFailed(failure),
-            "the quota cannot be checked at the moment",
-        ),
-        Outcome::Banned => (RejectionKind::Banned, "the quota was exceeded too often"),
-        Outcome::Refused => (RejectionKind::Refused, LISTED),
-        _ if counts_in_time(decision) => (RejectionKind::QuotaExceeded, "the quota is used up"),
-        _ => (
-            RejectionKind::QuotaExceeded,
-            "the limit of concurrent requests is reached",
-        ),
-    }
-}
-
 /// Removes the body but keeps its length, for the response to `HEAD`. Not every server does so
 /// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
 fn withhold_body(response: &mut Response<Bytes>) {
@@ -291,7 +280,10 @@ fn withhold_body(response: &mut Response<Bytes>) {
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
         let (kind, explanation) = match refusal.reason {
-            Unjudged::Listed => (RejectionKind::Refused, LISTED.into()),
+            Unjudged::Listed => (
+                RejectionKind::Refused,
+                "requests of this client are refused".into(),
+            ),
             Unjudged::BadAddress => (
                 RejectionKind::BadAddress,
                 "the address of the client cannot be read".into(),
@@ -314,7 +306,7 @@ impl From<Refusal> for Rejection {
             retry_after_secs: None,
             has_unasked_policies: false,
             explanation,
-            by_hand: None,
+            by_handler: None,
         }
     }
 }

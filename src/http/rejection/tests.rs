@@ -14,7 +14,7 @@ fn rejection(kind: RejectionKind, secs: Option<u64>) -> Rejection {
         retry_after_secs: secs,
         has_unasked_policies: false,
         explanation: "too\tmuch".to_owned().into(),
-        by_hand: None,
+        by_handler: None,
     }
 }
 

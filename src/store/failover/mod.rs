@@ -65,31 +65,41 @@ impl Failover {
         }
     }
 
-    /// Asks, and passes the decisions to `read` where the store has put them: moving them would
-    /// copy room for several. Returns the future of those that are in flight.
+    /// Asks, and writes the decisions into the caller's place for them. Returns the future of those
+    /// that are in flight.
     #[inline]
-    pub(crate) fn ask_and_read<T>(
+    pub(crate) fn decide(
         &self,
         checks: &[Check<'_>],
-        read: impl FnOnce(&Decisions) -> T,
-    ) -> Result<T, Pin<Box<PendingDecisions>>> {
-        let decided = if self.asks_freely() {
+        decisions: &mut Decisions,
+    ) -> Option<Pin<Box<PendingDecisions>>> {
+        let asked = if self.asks_freely() {
             match self.inner.ask(checks) {
-                Answer::Ready(Ok(ref decisions)) if decisions.len() == checks.len() => {
-                    return Ok(read(decisions));
+                Answer::Ready(Ok(ref mut decided)) if decided.len() == checks.len() => {
+                    decisions.replace_by(decided);
+                    return None;
                 }
-                Answer::Ready(answer) => self.ready(checks, answer),
-                Answer::Pending(answer) => self.pending(checks, answer, Care::Usual)?,
+                Answer::Ready(answer) => Ok(self.ready(checks, answer)),
+                Answer::Pending(answer) => self.pending(checks, answer, Care::Usual),
             }
         } else {
-            self.ask_with_care(checks, Care::Usual)?
+            self.ask_with_care(checks, Care::Usual)
         };
-        Ok(read(&decided))
+        match asked {
+            Ok(decided) => {
+                *decisions = decided;
+                None
+            }
+            Err(pending) => Some(pending),
+        }
     }
 
     /// Asks even while the store is left alone, for what has to be given back before it is too late.
     pub(crate) fn ask_regardless(&self, checks: &[Check<'_>]) -> Answer {
-        answer_of(self.ask_with_care(checks, Care::Regardless))
+        match self.ask_with_care(checks, Care::Regardless) {
+            Ok(decisions) => Answer::Ready(Ok(decisions)),
+            Err(pending) => Answer::Pending(pending),
+        }
     }
 
     /// Where whatever is done for the store should run, if not where it is asked.
@@ -212,14 +222,11 @@ enum Care {
 impl Store for Failover {
     /// Always answers `Ok`: an error becomes each check's own failure mode.
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        answer_of(self.ask_and_read(checks, Decisions::clone))
-    }
-}
-
-fn answer_of(asked: AskedNow) -> Answer {
-    match asked {
-        Ok(decisions) => Answer::Ready(Ok(decisions)),
-        Err(pending) => Answer::Pending(pending),
+        let mut decisions = Decisions::default();
+        match self.decide(checks, &mut decisions) {
+            None => Answer::Ready(Ok(decisions)),
+            Some(pending) => Answer::Pending(pending),
+        }
     }
 }
 

@@ -1,9 +1,9 @@
 //! `PendingDecisions`: a question in flight, until it is answered or its deadline passes.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::mem;
 use std::panic::resume_unwind;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -110,37 +110,6 @@ impl PendingDecisions {
         }
     }
 
-    /// Passes the decisions to `read` once they are there, where the store has put them: moving
-    /// them would copy room for several.
-    pub(crate) fn poll_and_read<T>(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        read: impl FnOnce(&Decisions) -> T,
-    ) -> Poll<T> {
-        if let Projected::NotSent { runtime, asked } = self.as_mut().project()
-            && let Some(asked) = asked.take()
-        {
-            let sent = Self::send(asked, runtime);
-            self.set(sent);
-        }
-        match self.project() {
-            Projected::Here { asked } => asked.poll_and_read(cx, read),
-            Projected::NotSent { .. } => Poll::Pending,
-            Projected::Sent { sent, is_over } => {
-                let decisions = ready!(Pin::new(&mut sent.decisions).poll(cx));
-                *is_over = true;
-                Poll::Ready(match decisions {
-                    Ok(decisions) => read(&decisions),
-                    Err(ended) if ended.is_panic() => resume_unwind(ended.into_panic()),
-                    Err(_) => {
-                        let (checks, why) = (question(&sent.checks), StoreErrorKind::Interrupted);
-                        read(&sent.fallback.decide(&checks, why))
-                    }
-                })
-            }
-        }
-    }
-
     fn send(asked: Asked, runtime: &Handle) -> Self {
         if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
             return Self::Here { asked };
@@ -159,15 +128,11 @@ impl PendingDecisions {
 
 impl Asked {
     async fn decisions(self) -> Decisions {
-        let mut asked = std::pin::pin!(self);
-        std::future::poll_fn(|cx| asked.as_mut().poll_and_read(cx, Decisions::clone)).await
+        let mut asked = pin!(self);
+        poll_fn(|cx| asked.as_mut().poll_decided(cx)).await
     }
 
-    fn poll_and_read<T>(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        read: impl FnOnce(&Decisions) -> T,
-    ) -> Poll<T> {
+    fn poll_decided(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decisions> {
         let mut this = self.project();
         let asked = *this.asked.get_or_insert_with(Instant::now);
         // Until it is known to be pending.
@@ -175,13 +140,13 @@ impl Asked {
         let answer = this.answer.as_mut().poll(cx);
         *this.is_over = answer.is_ready();
         let mut is_in_standstill = false;
-        let error = match &answer {
+        let error = match answer {
             Poll::Ready(Ok(decisions)) if decisions.len() == this.checks.len() => {
-                this.ticket.decided(asked, decisions);
-                return Poll::Ready(read(decisions));
+                this.ticket.decided(asked, &decisions);
+                return Poll::Ready(decisions);
             }
             Poll::Ready(Ok(_)) => StoreError::new(StoreErrorKind::BadReply),
-            Poll::Ready(Err(error)) => error.clone(),
+            Poll::Ready(Err(error)) => error,
             Poll::Pending => {
                 if this.deadline.is_none() {
                     let end = asked + *this.timeout;
@@ -200,14 +165,35 @@ impl Asked {
         let checks = question(this.checks);
         let decisions = this.fallback.decide(&checks, error.kind());
         this.ticket.decided_without(&checks, &decisions);
-        Poll::Ready(read(&decisions))
+        Poll::Ready(decisions)
     }
 }
 
 impl Future for PendingDecisions {
     type Output = Result<Decisions, StoreError>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_and_read(cx, |decisions| Ok(decisions.clone()))
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Projected::NotSent { runtime, asked } = self.as_mut().project()
+            && let Some(asked) = asked.take()
+        {
+            let sent = Self::send(asked, runtime);
+            self.set(sent);
+        }
+        match self.project() {
+            Projected::Here { asked } => asked.poll_decided(cx).map(Ok),
+            Projected::NotSent { .. } => Poll::Pending,
+            Projected::Sent { sent, is_over } => {
+                let decisions = ready!(Pin::new(&mut sent.decisions).poll(cx));
+                *is_over = true;
+                Poll::Ready(match decisions {
+                    Ok(decisions) => Ok(decisions),
+                    Err(ended) if ended.is_panic() => resume_unwind(ended.into_panic()),
+                    Err(_) => {
+                        let (checks, why) = (question(&sent.checks), StoreErrorKind::Interrupted);
+                        Ok(sent.fallback.decide(&checks, why))
+                    }
+                })
+            }
+        }
     }
 }

@@ -112,17 +112,16 @@ impl MemoryStore {
 
     /// The same as [`ask`](Store::ask), with the answer itself, as it is there at once.
     pub(super) fn decide(&self, checks: &[Check<'_>]) -> Result<Decisions, StoreError> {
-        let now = self.0.clock.now();
-        if checks.iter().any(|check| check.algorithm.is_aligned()) {
-            return self.ask_aligned(checks, now);
+        match self.ask(checks) {
+            Answer::Ready(answer) => answer,
+            Answer::Pending(_) => unreachable!("memory answers at once"),
         }
-        self.ask_all(checks, now)
     }
 
     /// Windows that are aligned follow the wall clock, whenever one begins.
     // Out of line: most windows are not.
     #[inline(never)]
-    fn ask_aligned(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
+    fn ask_aligned(&self, checks: &[Check<'_>], now: Micros) -> Answer {
         let wall = self.0.clock.wall_clock();
         let aligned = checks.iter().map(|check| Check {
             algorithm: check.algorithm.aligned_by(wall, now),
@@ -133,14 +132,16 @@ impl MemoryStore {
     }
 
     #[inline]
-    fn ask_all(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
+    fn ask_all(&self, checks: &[Check<'_>], now: Micros) -> Answer {
         match checks {
             [check] => self.ask_one(check, now),
-            checks => self.ask_together(checks, now),
+            checks => Answer::Ready(self.ask_together(checks, now)),
         }
     }
 
-    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Result<Decisions, StoreError> {
+    // In place of the answer, which a move would copy with room for several decisions.
+    #[inline(always)]
+    fn ask_one(&self, check: &Check<'_>, now: Micros) -> Answer {
         let fingerprint = self.0.shards.fingerprint(check);
         let home = Shards::home(fingerprint);
         let mut shard = self.0.shards.lock(home);
@@ -148,7 +149,7 @@ impl MemoryStore {
         let count = shard.count();
         drop(shard);
         self.tidy(home, count, now);
-        decision.map(Decisions::from)
+        Answer::Ready(decision.map(Decisions::from))
     }
 
     // Out of line: most questions have one check.
@@ -175,7 +176,11 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        Answer::Ready(self.decide(checks))
+        let now = self.0.clock.now();
+        if checks.iter().any(|check| check.algorithm.is_aligned()) {
+            return self.ask_aligned(checks, now);
+        }
+        self.ask_all(checks, now)
     }
 
     fn name(&self) -> String {

@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, Id};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::limiter::{Held, Limiter, Waitable};
+use crate::limiter::{Denied, Limiter, Permit, WaitingPolicy};
 use crate::random::random;
 use crate::time::{MINUTE, SECOND};
 
@@ -25,7 +25,7 @@ const ASKED_AGAIN_AFTER: Duration = MINUTE;
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     limiter: Limiter,
-    policy: Waitable,
+    policy: WaitingPolicy,
     pub(super) key: Key,
     /// The policy's own by default.
     pub(super) cost: Option<u32>,
@@ -36,7 +36,7 @@ pub(super) struct Source {
 impl Source {
     pub(super) fn new(limiter: Limiter, policy: &str) -> Result<Self, CheckError> {
         Ok(Self {
-            policy: limiter.waitable(policy)?,
+            policy: limiter.waiting_policy(policy)?,
             limiter,
             key: Key::everybody(),
             cost: None,
@@ -47,32 +47,31 @@ impl Source {
     /// The permits for one request, as soon as they are there. Takes one round trip unless it is
     /// refused: because the wait would exceed `max_wait` or take years, by a ban, because the store
     /// fails, or by a limit that nobody can wait for and that has replaced one that could be.
-    async fn grant(self: Arc<Self>) -> Held {
+    async fn grant(self: Arc<Self>) -> Permit {
         // A newcomer reaches less far ahead than those who were refused before. Otherwise one that
         // arrives at the right moment, such as a caller that was just served, would overtake them
         // each time.
         let mut reach = self.max_wait.map_or(Duration::MAX, |longest| longest / 2);
         loop {
             let (policy, key) = (&self.policy, &self.key);
-            let held = self.limiter.reserve(policy, key, self.cost, reach).await;
-            if held.is_allowed() {
-                return held;
-            }
-            let refused = self.refused(held.decision()).min(ASKED_AGAIN_AFTER);
-            drop(held);
+            let denied = match self.limiter.reserve(policy, key, self.cost, reach).await {
+                Ok(permit) => return permit,
+                Err(denied) => denied,
+            };
+            let refused = self.refused(&denied).min(ASKED_AGAIN_AFTER);
             self.limiter.delay(refused + self.scattered()).await;
             reach = self.max_wait.unwrap_or(Duration::MAX);
         }
     }
 
     /// How long until a refused caller may be let in.
-    fn refused(&self, decision: &Decision) -> Duration {
-        let wait = decision.delay();
+    fn refused(&self, denied: &Denied) -> Duration {
+        let wait = denied.decision().map_or(Duration::ZERO, Decision::delay);
         match self.max_wait {
             Some(longest) if !wait.is_zero() => wait.saturating_sub(longest),
             // A store of the user's own may deny and tell no wait. It must not be asked in a loop
             // without a pause.
-            _ => match decision.retry_after() {
+            _ => match denied.retry_after() {
                 Some(told) if !told.is_zero() => told,
                 _ => SECOND,
             },
@@ -101,7 +100,7 @@ pub(super) enum Grant {
     /// Asked for, or waited for.
     Coming(Coming),
     /// There.
-    Here(Box<Held>),
+    Here(Box<Permit>),
 }
 
 impl Grant {
@@ -116,8 +115,8 @@ impl Grant {
             _ => Coming::from(source),
         };
         match coming.poll(cx) {
-            Poll::Ready(held) => {
-                *self = Self::Here(Box::new(held));
+            Poll::Ready(permit) => {
+                *self = Self::Here(Box::new(permit));
                 Poll::Ready(())
             }
             Poll::Pending => {
@@ -130,8 +129,8 @@ impl Grant {
     /// Uses the permits. Returns `false` if they are not there.
     pub(super) fn spend(&mut self) -> bool {
         match mem::replace(self, Self::None) {
-            Self::Here(mut held) => {
-                held.go_on();
+            Self::Here(mut permit) => {
+                permit.begin_use();
                 true
             }
             _ => false,
@@ -142,7 +141,7 @@ impl Grant {
 /// Permits that are asked for or waited for.
 pub(super) struct Coming {
     /// The mutex is never locked: it makes the service `Sync`, which this future is not.
-    held: Mutex<Pin<Box<dyn Future<Output = Held> + Send>>>,
+    permit: Mutex<Pin<Box<dyn Future<Output = Permit> + Send>>>,
     /// The runtime on whose timers they are awaited.
     runtime: Option<Id>,
 }
@@ -150,7 +149,7 @@ pub(super) struct Coming {
 impl Coming {
     fn from(source: &Arc<Source>) -> Self {
         Self {
-            held: Mutex::new(Box::pin(Arc::clone(source).grant())),
+            permit: Mutex::new(Box::pin(Arc::clone(source).grant())),
             runtime: runtime_here(),
         }
     }
@@ -162,10 +161,10 @@ impl Coming {
         here.is_some() && here != self.runtime
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Held> {
-        let held = self.held.get_mut();
-        let held = held.unwrap_or_else(PoisonError::into_inner);
-        held.as_mut().poll(cx)
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Permit> {
+        let permit = self.permit.get_mut();
+        let permit = permit.unwrap_or_else(PoisonError::into_inner);
+        permit.as_mut().poll(cx)
     }
 }
 

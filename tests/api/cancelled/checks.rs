@@ -20,7 +20,7 @@ async fn ask(limiter: Limiter, number: usize) -> bool {
     let (key, times) = (number as u64, number * 31 % 97);
     match number % 3 {
         0 => looked_at(times, limiter.check("rate", key)).await,
-        1 => looked_at(times, limiter.hold("places", key)).await,
+        1 => looked_at(times, limiter.admit("places", key)).await,
         _ => looked_at(times, limiter.acquire("waiting", Key::everybody(), 1)).await,
     }
 }

@@ -40,7 +40,7 @@ async fn a_caller_who_leaves_costs_as_many_scripts_as_one_who_is_served() {
         if is_in_layer {
             leave(&server, request(&limiter, places)).await;
         } else {
-            leave(&server, limiter.hold("places", "mallory")).await;
+            leave(&server, limiter.admit("places", "mallory")).await;
         }
         before.all_tasks_are_over().await;
         assert_eq!(server.calls("evalsha") - scripts, 2, "{is_in_layer}");
@@ -71,11 +71,10 @@ async fn a_request_whose_client_leaves_counts_where_nobody_waits() {
 }
 
 #[tokio::test]
-async fn a_call_of_hold_whose_caller_leaves_is_counted() {
+async fn a_call_of_admit_whose_caller_leaves_is_counted() {
     let server = Server::start();
     let limiter = patient(&server, [Policy::new("rate", Limit::gcra(1, DAY))]).await;
-    leave(&server, limiter.hold("rate", "mallory")).await;
+    leave(&server, limiter.admit("rate", "mallory")).await;
     limiter.flush().await;
-    let held = limiter.hold("rate", "mallory").await.unwrap();
-    assert!(!held.is_allowed());
+    assert!(limiter.admit("rate", "mallory").await.is_err());
 }

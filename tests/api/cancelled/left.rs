@@ -9,7 +9,7 @@ use futures_util::poll;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tower_throttle::{
-    DAY, Decision, FailureMode, HOUR, Held, Key, Limit, Limiter, Policy, Route, SECOND,
+    DAY, Decision, FailureMode, HOUR, Key, Limit, Limiter, Permit, Policy, Route, SECOND,
     StoreErrorKind,
 };
 
@@ -77,13 +77,13 @@ pub(crate) async fn looked_at(times: usize, future: impl Future) -> bool {
 pub(crate) struct Before {
     tasks: usize,
     /// Held throughout: the task that renews leases ends with the last of them.
-    first: Held,
+    first: Permit,
 }
 
 impl Before {
     /// Once everything is there that stays.
     pub(crate) async fn now(server: &Server, limiter: &Limiter) -> Self {
-        let first = limiter.hold("places", "first").await.unwrap();
+        let first = limiter.admit("places", "first").await.unwrap();
         assert_eq!(leases(server), 1);
         nobody_else_is_connected(server).await;
         let tasks = tasks();

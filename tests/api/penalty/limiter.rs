@@ -12,6 +12,7 @@ use support::bench::Bench;
 use support::http_store::{TestStore, Trip};
 use support::limits::{every, in_time};
 use support::on_every_store;
+use support::asked::decision;
 
 on_every_store! {
     the_denial_that_brings_a_ban_says_so
@@ -283,17 +284,11 @@ async fn a_ban_is_in_force_for_those_who_would_wait(bench: &Bench) {
     let limiter = bench.limiter([policy]);
     assert!(check(&limiter).await.is_allowed());
     let soon = Duration::from_millis(1);
-    let borrowed = limiter
-        .try_acquire("login", "alice", 5, soon)
-        .await
-        .unwrap();
-    assert!(borrowed.is_allowed(), "the next one waits for these");
-    let denied = limiter
-        .try_acquire("login", "alice", 1, soon)
-        .await
-        .unwrap();
+    let borrowed = limiter.try_acquire("login", "alice", 5, soon).await;
+    assert!(borrowed.is_ok(), "the next one waits for these");
+    let denied = decision(&limiter.try_acquire("login", "alice", 1, soon).await);
     assert_eq!(denied.outcome(), Outcome::Banned);
-    let banned = limiter.acquire("login", "alice", 1).await.unwrap();
+    let banned = decision(&limiter.acquire("login", "alice", 1).await);
     assert_eq!(banned.outcome(), Outcome::Banned);
     assert_eq!(banned.banned_for(), Some(HOUR));
     assert!(banned.delay().is_zero());

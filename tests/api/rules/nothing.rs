@@ -11,6 +11,7 @@ use tower_throttle::{
     RateLimitLayer, Rejection, RejectionKind, Rules, SECOND, Store, StoreError, StoreErrorKind,
 };
 
+use support::asked::decision;
 use super::{App, one_a_minute};
 
 const OK: StatusCode = StatusCode::OK;
@@ -58,9 +59,9 @@ async fn no_operation_takes_anything_or_asks_a_store() {
         for decision in [
             limiter.check(name, alice()).await.unwrap(),
             limiter.check_cost(name, alice(), 3).await.unwrap(),
-            limiter.acquire(name, alice(), 1).await.unwrap(),
-            limiter.try_acquire(name, alice(), 1, MINUTE).await.unwrap(),
-            *limiter.hold(name, alice()).await.unwrap().decision(),
+            decision(&limiter.acquire(name, alice(), 1).await),
+            decision(&limiter.try_acquire(name, alice(), 1, MINUTE).await),
+            decision(&limiter.admit(name, alice()).await),
         ] {
             assert_eq!(decision.outcome(), Outcome::NeverFits, "{name}");
             assert_eq!(decision.retry_after(), None, "{name}");
@@ -74,7 +75,7 @@ async fn no_operation_takes_anything_or_asks_a_store() {
                 .unwrap(),
             limiter.charge(name, alice(), 1).await.unwrap(),
             limiter.credit(name, alice(), 1).await.unwrap(),
-            limiter.acquire(name, alice(), 0).await.unwrap(),
+            decision(&limiter.acquire(name, alice(), 0).await),
         ] {
             assert_eq!(decision.outcome(), Outcome::Allowed, "{name}");
             assert_eq!((decision.limit(), decision.remaining()), (0, 0), "{name}");

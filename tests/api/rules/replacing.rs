@@ -151,8 +151,8 @@ async fn the_lists_are_those_of_the_new_rules() {
 async fn a_place_held_under_old_rules_is_given_back_under_new_ones() {
     let places = |places| Policy::new("places", Limit::concurrency(places));
     let limiter = limiter([everybody(10), places(1)]);
-    let held = limiter.hold("places", Key::everybody()).await.unwrap();
-    assert!(held.is_allowed());
+    let held = limiter.admit("places", Key::everybody()).await;
+    assert!(held.is_ok());
     // At another position, with another number.
     limiter.replace(Rules::new().policies([places(2)])).unwrap();
     let left = async || {

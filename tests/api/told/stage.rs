@@ -20,6 +20,7 @@ use tower_throttle::{
 use super::history::{Operation, Step};
 use super::policies::{Drawn, NAMES};
 use support::bench::Bench;
+use support::asked::decision;
 
 pub(crate) struct Stage<'a> {
     pub(crate) bench: &'a Bench,
@@ -232,7 +233,7 @@ impl<'a> Stage<'a> {
         let key = self.key(client, 0, step);
         let cost = step.costs[0];
         let acquired = self.limiter.try_acquire(NAMES[0], key, cost, timeout);
-        acquired.await.unwrap()
+        decision(&acquired.await)
     }
 
     /// Does what the step says is done before the request.

@@ -20,6 +20,7 @@ use tower_throttle::{
 
 use support::redis::Server;
 use support::virtual_time::{self, ms, timed};
+use support::asked::decision;
 
 /// One a second, and none stored.
 async fn one_a_second() -> Limiter {
@@ -39,10 +40,10 @@ fn limiter(limit: Limit) -> Limiter {
 
 /// How long it takes to acquire this many.
 async fn waited(limiter: &Limiter, cost: u32) -> Duration {
-    let (decision, waited) = timed(limiter.acquire("api", "us", cost)).await;
-    let decision = decision.unwrap();
-    assert!(decision.is_allowed());
-    assert_eq!(decision.delay(), waited, "what was told is what was waited");
+    let (acquired, waited) = timed(limiter.acquire("api", "us", cost)).await;
+    assert!(acquired.is_ok());
+    let told = decision(&acquired).delay();
+    assert_eq!(told, waited, "what was told is what was waited");
     waited
 }
 
@@ -89,11 +90,12 @@ async fn one_passes_a_used_up_limit_and_those_behind_it_wait() {
             let limiter = limiter(limit);
             let at_once = async |cost| limiter.try_acquire("api", "us", cost, Duration::ZERO).await;
             for cost in [1, 1, cost] {
-                assert!(at_once(cost).await.unwrap().is_allowed(), "{limit:?}");
+                assert!(at_once(cost).await.is_ok(), "{limit:?}");
             }
-            let behind = at_once(1).await.unwrap();
-            assert!(!behind.is_allowed());
-            assert_eq!(behind.delay(), cost * half_an_hour, "{limit:?}");
+            let behind = at_once(1).await;
+            assert!(behind.is_err());
+            let wait = decision(&behind).delay();
+            assert_eq!(wait, cost * half_an_hour, "{limit:?}");
         }
     }
 }
@@ -132,14 +134,14 @@ async fn a_too_long_wait_is_denied_at_once_and_takes_nothing() {
     let limiter = one_a_second().await;
     waited(&limiter, 3).await;
     let asked = timed(limiter.try_acquire("api", "us", 1, ms(2_999))).await;
-    let (denied, waited_for) = (asked.0.unwrap(), asked.1);
+    let (denied, waited_for) = (decision(&asked.0), asked.1);
     assert_eq!(denied.outcome(), Outcome::Denied);
     assert_eq!(denied.delay(), 3 * SECOND);
     assert_eq!(denied.retry_after(), Some(ms(1)));
     assert_eq!(waited_for, Duration::ZERO);
 
     let asked = timed(limiter.try_acquire("api", "us", 1, ms(3_000))).await;
-    assert!(asked.0.unwrap().is_allowed());
+    assert!(asked.0.is_ok());
     assert_eq!(asked.1, 3 * SECOND, "the denial has taken nothing");
 }
 
@@ -150,8 +152,7 @@ async fn a_timeout_of_zero_takes_what_is_there() {
     while limiter
         .try_acquire("api", "us", 1, Duration::ZERO)
         .await
-        .unwrap()
-        .is_allowed()
+        .is_ok()
     {
         allowed += 1;
     }
@@ -176,10 +177,10 @@ async fn a_wait_of_more_than_ten_years_is_denied() {
     let limiter = limiter(Limit::gcra(1, 366 * DAY));
     waited(&limiter, 11).await;
     let nine = limiter.try_acquire("api", "us", 1, Duration::ZERO).await;
-    assert_eq!(nine.unwrap().delay(), 10 * 366 * DAY);
+    assert_eq!(decision(&nine).delay(), 10 * 366 * DAY);
     let charged = limiter.charge("api", "us", 1).await.unwrap();
     assert!(charged.is_allowed());
-    let denied = limiter.acquire("api", "us", 1).await.unwrap();
+    let denied = decision(&limiter.acquire("api", "us", 1).await);
     assert_eq!(denied.outcome(), Outcome::Denied);
     assert_eq!(denied.delay(), 11 * 366 * DAY);
 }
@@ -222,8 +223,8 @@ async fn in_shadow_what_would_have_to_wait_is_let_through_and_not_counted() {
     limiter.set_mode("api", Mode::Shadow).unwrap();
     for expected in [(true, 0), (true, 0), (false, 1), (false, 1), (false, 1)] {
         let (acquired, waited) = timed(limiter.acquire("api", "us", 1)).await;
-        let acquired = acquired.unwrap();
-        assert!(acquired.is_allowed());
+        assert!(acquired.is_ok());
+        let acquired = decision(&acquired);
         assert_eq!((acquired.delay(), waited), (Duration::ZERO, Duration::ZERO));
         let is_counted = acquired.outcome() == Outcome::Allowed;
         let wait = acquired.retry_after().unwrap_or_default();
@@ -245,7 +246,8 @@ async fn a_limit_nobody_can_wait_for_is_refused_with_alternatives() {
     for limit in limits {
         let limiter = Limiter::new(MemoryStore::new(), [Policy::new("api", limit)]).unwrap();
         let refused = limiter.acquire("api", "us", 1).await.unwrap_err();
-        assert_eq!(refused, CheckError::CannotWait { name: "api".into() });
+        let expected = CheckError::CannotWait { name: "api".into() };
+        assert_eq!(refused.error(), Some(&expected));
         assert_eq!(
             refused.to_string(),
             "policy \"api\": only a limit of gcra, token_bucket or leaky_bucket can be waited for"
@@ -258,7 +260,8 @@ async fn a_limit_nobody_can_wait_for_is_refused_with_alternatives() {
 async fn a_policy_that_does_not_exist_is_refused_by_its_name() {
     let refused = idle_one_a_second().acquire("apj", "us", 1).await;
     let refused = refused.unwrap_err();
-    assert_eq!(refused, CheckError::UnknownPolicy { name: "apj".into() });
+    let expected = CheckError::UnknownPolicy { name: "apj".into() };
+    assert_eq!(refused.error(), Some(&expected));
 }
 
 /// Redis, with a signal for each answer.
@@ -299,8 +302,8 @@ async fn one_an_hour(server: &Server) -> (Limiter, Answers) {
         .build()
         .unwrap();
     for _ in 0..2 {
-        let first = limiter.acquire("api", "us", 1).await.unwrap();
-        assert_eq!(first.delay(), Duration::ZERO);
+        let first = limiter.acquire("api", "us", 1).await;
+        assert_eq!(decision(&first).delay(), Duration::ZERO);
         answers.next().await;
     }
     (limiter, answers)
@@ -309,7 +312,7 @@ async fn one_an_hour(server: &Server) -> (Limiter, Answers) {
 /// How long the next one would wait, in whole hours.
 async fn hours(limiter: &Limiter) -> u64 {
     let asked = limiter.try_acquire("api", "us", 1, Duration::ZERO).await;
-    asked.unwrap().delay().as_secs().div_ceil(3_600)
+    decision(&asked).delay().as_secs().div_ceil(3_600)
 }
 
 #[tokio::test]
@@ -368,7 +371,7 @@ async fn a_request_that_leaves_before_the_answer_gives_back() {
     answers.next().await;
     answers.next().await;
     let next = limiter.try_acquire("api", Key::everybody(), 1, Duration::ZERO);
-    assert!(next.await.unwrap().is_allowed(), "nobody is before it");
+    assert!(next.await.is_ok(), "nobody is before it");
 }
 
 /// Fails as often as it was told to.
@@ -406,9 +409,8 @@ async fn a_waiter_for_a_local_share_asks_anew_when_the_store_answers() {
     // Of two permits, the next one waits for the one that is borrowed.
     for _ in 0..3 {
         let (acquired, waited) = timed(limiter.acquire("api", "us", 2)).await;
-        let acquired = acquired.unwrap();
-        assert!(acquired.is_allowed());
-        told.push((acquired.is_local(), waited));
+        assert!(acquired.is_ok());
+        told.push((decision(&acquired).is_local(), waited));
     }
     // The store has given none yet when it answers.
     assert_eq!(told, [(true, ms(0)), (false, SECOND), (false, MINUTE)]);
@@ -440,7 +442,7 @@ async fn asking_anew_takes_nothing_of_the_share() {
     let limiter = builder.on_decision(on_decision).build().unwrap();
     // The third one waits for a minute.
     for _ in 0..3 {
-        assert!(limiter.acquire("api", "us", 1).await.unwrap().is_allowed());
+        assert!(limiter.acquire("api", "us", 1).await.is_ok());
     }
     assert_eq!(told.load(Ordering::Relaxed), 3);
 }
@@ -462,8 +464,9 @@ async fn asking_anew_is_by_the_policy_in_force() {
             limiter.replace(rules).unwrap();
         };
         let (acquired, ()) = tokio::join!(limiter.acquire("api", "us", 1), replaced);
-        let acquired = acquired.unwrap();
-        assert!(acquired.is_allowed() && !acquired.is_local());
+        assert!(acquired.is_ok());
+        let acquired = decision(&acquired);
+        assert!(!acquired.is_local());
         assert_eq!(acquired.limit(), in_force, "{name}: {limit:?}");
     }
 }
@@ -479,8 +482,8 @@ async fn asking_anew_takes_no_longer_than_the_timeout_in_all() {
             limiter.acquire("api", "us", 2).await
         };
         let ((acquired, waited), other) = tokio::join!(acquire, others);
-        assert!(other.unwrap().is_allowed());
-        assert_eq!(acquired.unwrap().is_allowed(), is_allowed, "{timeout:?}");
+        assert!(other.is_ok());
+        assert_eq!(acquired.is_ok(), is_allowed, "{timeout:?}");
         // The other one has taken the store's permit half a second before.
         let expected = if is_allowed { ms(60_500) } else { SECOND };
         assert_eq!(waited, expected, "{timeout:?}");

@@ -60,7 +60,7 @@ async fn a_subject_is_shown_wherever_its_policy_denies_it_and_no_other_is() {
                 .check("secret", Key::header("x-key", b"hunter2"))
                 .await
                 .unwrap();
-            let _held = limiter.hold("shown", &tenant).await.unwrap();
+            let _permit = limiter.admit("shown", &tenant).await;
 
             let told = told.lock().unwrap();
             assert!(told.len() >= 6, "{told:?}");

@@ -63,13 +63,13 @@ async fn answered(limiter: &Limiter) -> Result<Response<impl Body>, &'static str
 }
 
 #[test]
-fn after_flush_a_dropped_guard_holds_no_place() {
+fn after_flush_a_dropped_permit_holds_no_place() {
     for runtime in runtimes() {
         let server = Server::start();
         runtime.block_on(in_time(async {
             let limiter = limiter(&server).await;
-            let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-            assert!(held.is_allowed());
+            let held = limiter.admit(POLICY, EVERYBODY).await;
+            assert!(held.is_ok());
             drop(held);
             assert!(limiter.flush().await);
         }));
@@ -99,8 +99,8 @@ fn a_runtime_that_ends_leaves_giving_back_to_the_takers() {
     let server = Server::start();
     let first = workers();
     let limiter = first.block_on(limiter(&server));
-    let held = first.block_on(limiter.hold(POLICY, EVERYBODY)).unwrap();
-    assert!(held.is_allowed());
+    let held = first.block_on(limiter.admit(POLICY, EVERYBODY));
+    assert!(held.is_ok());
     let short = Builder::new_current_thread().enable_all().build().unwrap();
     short.block_on(async { drop(held) });
     drop(short);
@@ -115,8 +115,8 @@ fn nobody_waits_for_a_runtime_that_is_not_driven() {
         builder.enable_all().start_paused(true).build().unwrap()
     });
     let limiter = patient(Watched::new(), [policy(Limit::concurrency(1))]);
-    let held = busy.block_on(limiter.hold(POLICY, EVERYBODY)).unwrap();
-    assert!(held.is_allowed());
+    let held = busy.block_on(limiter.admit(POLICY, EVERYBODY));
+    assert!(held.is_ok());
     idle.block_on(async { drop(held) });
     let flushed = busy.block_on(timed(limiter.flush()));
     assert_eq!(flushed, (false, 2 * TIMEOUT));
@@ -128,7 +128,7 @@ fn nobody_waits_for_a_runtime_that_is_not_driven() {
 async fn flush_waits_for_a_failing_store_no_longer_than_it_says() {
     let store = Watched::new();
     let limiter = patient(store.clone(), [place()]);
-    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    let held = limiter.admit(POLICY, EVERYBODY).await.unwrap();
     store.fail(StoreErrorKind::Unreachable);
     drop(held);
     let flushed = timed(limiter.flush()).await;
@@ -148,7 +148,7 @@ async fn flush_waits_for_a_failing_store_no_longer_than_it_says() {
 async fn flush_waits_for_a_hanging_store_no_longer_than_it_says() {
     let store = Watched::new();
     let limiter = patient(store.clone(), [place()]);
-    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    let held = limiter.admit(POLICY, EVERYBODY).await.unwrap();
     store.answer_after(HOUR);
     drop(held);
     assert_eq!(timed(limiter.flush()).await, (false, 2 * TIMEOUT));
@@ -167,7 +167,7 @@ async fn flush_does_at_once_what_waits_to_be_tried_again() {
         for later in [Duration::ZERO, SECOND / 2, 10 * SECOND] {
             let store = Watched::new();
             let limiter = patient(store.clone(), [place()]);
-            let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+            let held = limiter.admit(POLICY, EVERYBODY).await.unwrap();
             store.fail(kind);
             drop(held);
             yield_now().await;
@@ -187,7 +187,7 @@ async fn flush_gives_back_while_the_breaker_is_open() {
     let limiter = patient(store.clone(), [policy(Limit::concurrency(20).lease(HOUR))]);
     let mut held = Vec::new();
     for _ in 0..19 {
-        held.push(limiter.hold(POLICY, EVERYBODY).await.unwrap());
+        held.push(limiter.admit(POLICY, EVERYBODY).await.unwrap());
     }
     store.fail(StoreErrorKind::Unreachable);
     while limiter.breaker() == BreakerState::Closed {
@@ -209,8 +209,8 @@ async fn flush_does_not_say_that_a_place_is_free_that_may_yet_be_taken() {
     let store = Arc::new(Late::new());
     let hasty = Limiter::builder(Arc::clone(&store)).policy(place());
     let hasty = hasty.timeout(LATE / 2).build().unwrap();
-    let denied = hasty.hold(POLICY, EVERYBODY).await.unwrap();
-    assert!(!denied.is_allowed());
+    let denied = hasty.admit(POLICY, EVERYBODY).await;
+    assert!(denied.is_err());
     drop(denied);
     let flushed = timed(hasty.flush()).await;
     assert_eq!(flushed, (false, LATE));

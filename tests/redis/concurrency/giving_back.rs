@@ -18,6 +18,7 @@ use tower_throttle::{
 use super::gate::Gate;
 use super::late::{LATE, Late};
 use super::places::{EVERYBODY, LIFE, POLICY, come_to, in_time, patient, policy, taken, until};
+use support::asked::decision;
 use super::watched::Watched;
 use support::redis::Server;
 
@@ -57,7 +58,7 @@ async fn behind_a_gate(timeout: Duration, mode: FailureMode) -> (Server, Gate, L
         .await
         .unwrap();
     let opening = patient(store.clone(), [one_for_long()]);
-    drop(opening.hold(POLICY, EVERYBODY).await.unwrap());
+    drop(opening.admit(POLICY, EVERYBODY).await.unwrap());
     until("the place is free", async || server.keys().is_empty()).await;
     gate.close();
     let policy = one_for_long().on_store_failure(mode);
@@ -259,15 +260,15 @@ async fn a_place_without_answer_comes_back_beside_a_remembered_denial() {
 async fn a_place_without_answer_comes_back_during_a_remembered_ban() {
     let (store, limiter) = remembering([one().penalty(Penalty::after(1, MINUTE, MINUTE))]);
     store.answer_after(HOUR);
-    let mut unanswered = Box::pin(limiter.hold(POLICY, EVERYBODY));
+    let mut unanswered = Box::pin(limiter.admit(POLICY, EVERYBODY));
     assert!(poll!(&mut unanswered).is_pending());
     store.answer_after(Duration::ZERO);
     for _ in 0..2 {
-        let banned = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-        assert_eq!(banned.decision().outcome(), Outcome::Banned);
+        let banned = limiter.admit(POLICY, EVERYBODY).await;
+        assert_eq!(decision(&banned).outcome(), Outcome::Banned);
     }
-    let held = unanswered.await.unwrap();
-    assert_eq!(held.decision().outcome(), Outcome::Banned);
+    let held = unanswered.await;
+    assert_eq!(decision(&held).outcome(), Outcome::Banned);
     until("released", async || store.released() == [1]).await;
 }
 
@@ -318,31 +319,31 @@ async fn a_request_that_leaves_while_it_is_held_up_gives_its_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outside_http_a_guard_holds_what_it_was_given() {
+async fn outside_http_a_permit_holds_what_it_was_given() {
     let (store, limiter) = watched(FailureMode::Allow);
-    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-    let denied = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-    assert_eq!(denied.decision().outcome(), Outcome::Denied);
-    assert_eq!(denied.decision().retry_after(), Some(LIFE));
+    let held = limiter.admit(POLICY, EVERYBODY).await.unwrap();
+    let denied = limiter.admit(POLICY, EVERYBODY).await;
+    assert_eq!(decision(&denied).outcome(), Outcome::Denied);
+    assert_eq!(decision(&denied).retry_after(), Some(LIFE));
     drop(denied);
-    assert_eq!(taken(&limiter).await, 1, "a guard of nothing");
+    assert_eq!(taken(&limiter).await, 1, "a denial holds nothing");
     drop(held);
     come_to(&limiter, 0).await;
     store.released();
 
     store.fail(StoreErrorKind::Unreachable);
-    let passed = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-    assert!(passed.is_allowed());
+    let passed = limiter.admit(POLICY, EVERYBODY).await;
+    assert!(passed.is_ok());
     drop(passed);
     sleep(LIFE).await;
     assert_eq!(store.released(), [0; 0]);
 }
 
 #[tokio::test]
-async fn a_guard_dropped_outside_any_runtime_gives_its_place_back() {
+async fn a_permit_dropped_outside_any_runtime_gives_its_place_back() {
     let server = Server::start();
     let limiter = patient(server.store().await, [one_for_long()]);
-    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
+    let held = limiter.admit(POLICY, EVERYBODY).await.unwrap();
     let dropped = tokio::task::spawn_blocking(|| std::thread::spawn(|| drop(held)).join());
     dropped.await.unwrap().unwrap();
     in_time(come_to(&limiter, 0)).await;

@@ -14,21 +14,21 @@ use support::on_every_store;
 use support::redis::Server;
 
 on_every_store! {
-    a_guard_that_is_dropped_makes_room_for_the_next_one
+    a_permit_that_is_dropped_makes_room_for_the_next_one
     a_body_that_has_ended_makes_room_for_the_next_request
 }
 
 /// Enough to rule out chance.
 const TIMES: usize = 100;
 
-async fn a_guard_that_is_dropped_makes_room_for_the_next_one(bench: &Bench) {
-    hold_one_after_the_other(&bench.limiter([policy(Limit::concurrency(1))])).await;
+async fn a_permit_that_is_dropped_makes_room_for_the_next_one(bench: &Bench) {
+    admit_one_after_the_other(&bench.limiter([policy(Limit::concurrency(1))])).await;
 }
 
-async fn hold_one_after_the_other(limiter: &Limiter) {
+async fn admit_one_after_the_other(limiter: &Limiter) {
     for time in 0..TIMES {
-        let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-        assert!(held.is_allowed(), "{time}: {:?}", held.decision());
+        let held = limiter.admit(POLICY, EVERYBODY).await;
+        assert!(held.is_ok(), "{time}: {held:?}");
     }
 }
 
@@ -38,12 +38,12 @@ async fn a_returned_place_is_free_for_the_next_question_on_threads() {
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let limiter = patient(store, [policy(Limit::concurrency(1))]);
     let by_a_task = limiter.clone();
-    tokio::spawn(async move { hold_one_after_the_other(&by_a_task).await })
+    tokio::spawn(async move { admit_one_after_the_other(&by_a_task).await })
         .await
         .unwrap();
     // The future that is blocked on runs on no worker.
     limiter.flush().await;
-    hold_one_after_the_other(&limiter).await;
+    admit_one_after_the_other(&limiter).await;
 }
 
 async fn a_body_that_has_ended_makes_room_for_the_next_request(bench: &Bench) {

@@ -10,7 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tower_throttle::algorithm::Action;
 use tower_throttle::{
-    Answer, Check, Clock, FailureMode, Header, Held, Limit, Limiter, ManualClock, MemoryStore,
+    Answer, Check, Clock, FailureMode, Header, Limit, Limiter, ManualClock, MemoryStore, Permit,
     Policy, SECOND, Store, StoreErrorKind,
 };
 
@@ -25,10 +25,8 @@ fn thousand(life: Duration) -> (Watched, Limiter) {
     (store.clone(), patient(store, [policy(limit)]))
 }
 
-async fn hold(limiter: &Limiter) -> Held {
-    let held = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-    assert!(held.is_allowed(), "{held:?}");
-    held
+async fn admit(limiter: &Limiter) -> Permit {
+    limiter.admit(POLICY, EVERYBODY).await.unwrap()
 }
 
 /// Lets time pass on the store's clock and in the process.
@@ -44,7 +42,7 @@ async fn pass(store: &Watched, time: Duration) {
 #[tokio::test(start_paused = true)]
 async fn a_lease_outlives_many_lives_and_is_not_missed_when_it_ends() {
     let (store, limiter) = thousand(LIFE);
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     for _ in 0..10 {
         pass(&store, LIFE).await;
         assert_eq!(taken(&limiter).await, 1);
@@ -61,7 +59,7 @@ async fn a_lease_outlives_many_lives_and_is_not_missed_when_it_ends() {
 async fn a_lease_outlives_answers_that_take_most_of_its_life() {
     let (store, limiter) = thousand(LIFE);
     store.answer_after(LIFE * 3 / 4);
-    let (_held, ()) = tokio::join!(hold(&limiter), pass(&store, 10 * LIFE));
+    let (_held, ()) = tokio::join!(admit(&limiter), pass(&store, 10 * LIFE));
     store.answer_after(Duration::ZERO);
     assert_eq!(taken(&limiter).await, 1);
 }
@@ -72,14 +70,14 @@ async fn a_late_answer_does_not_make_a_lease_live_longer() {
     let (store, limiter) = thousand(LIFE);
     store.answer_after(LIFE / 2);
     let fails = async { store.fail(StoreErrorKind::Unreachable) };
-    let (held, ()) = tokio::join!(hold(&limiter), fails);
+    let (held, ()) = tokio::join!(admit(&limiter), fails);
     pass(&store, LIFE * 3 / 8).await;
     assert!(!held.has_lapsed());
     pass(&store, LIFE / 4).await;
     assert!(held.has_lapsed());
 
     let (store, limiter) = thousand(LIFE);
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     store.answer_after(LIFE / 2);
     pass(&store, LIFE * 5 / 12).await;
     assert_eq!(store.renewed(), [1], "after a third of its life");
@@ -92,9 +90,9 @@ async fn a_late_answer_does_not_make_a_lease_live_longer() {
 
 /// Otherwise its job would run beside that of the next one.
 #[tokio::test(start_paused = true)]
-async fn a_guard_tells_for_good_that_its_lease_has_lapsed() {
+async fn a_permit_tells_for_good_that_its_lease_has_lapsed() {
     let (store, limiter) = thousand(LIFE);
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     pass(&store, 10 * LIFE).await;
     assert!(!held.has_lapsed());
     // Nothing runs meanwhile.
@@ -105,7 +103,7 @@ async fn a_guard_tells_for_good_that_its_lease_has_lapsed() {
     pass(&store, 2 * LIFE).await;
     assert!(held.has_lapsed());
 
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     store.fail(StoreErrorKind::Unreachable);
     pass(&store, LIFE * 3 / 4).await;
     assert!(!held.has_lapsed());
@@ -117,19 +115,18 @@ async fn a_guard_tells_for_good_that_its_lease_has_lapsed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_without_a_lease_never_lapses() {
+async fn a_permit_without_a_lease_never_lapses() {
     let store = Watched::new();
     let rate = Policy::new("rate", Limit::gcra(1, SECOND));
     let places = policy(Limit::concurrency(1)).on_store_failure(FailureMode::Allow);
     let limiter = patient(store.clone(), [places, rate]);
-    let _held = hold(&limiter).await;
-    let denied = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-    let rate = limiter.hold("rate", EVERYBODY).await.unwrap();
+    let _held = admit(&limiter).await;
+    assert!(limiter.admit(POLICY, EVERYBODY).await.is_err());
+    let rate = limiter.admit("rate", EVERYBODY).await.unwrap();
     store.fail(StoreErrorKind::Unreachable);
-    let uncounted = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-    assert!(!denied.is_allowed() && rate.is_allowed() && uncounted.is_allowed());
+    let uncounted = limiter.admit(POLICY, EVERYBODY).await.unwrap();
     tokio::time::advance(3_600 * SECOND).await;
-    for held in [denied, rate, uncounted] {
+    for held in [rate, uncounted] {
         assert!(!held.has_lapsed(), "{held:?}");
     }
 }
@@ -142,7 +139,7 @@ async fn a_lease_that_this_process_granted_by_itself_has_one_life() {
     let places = places.on_store_failure(FailureMode::Local { share: 1.0 });
     let limiter = patient(store.clone(), [places]);
     store.fail(StoreErrorKind::Unreachable);
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     pass(&store, LIFE * 3 / 4).await;
     assert!(!held.has_lapsed());
     pass(&store, LIFE / 2).await;
@@ -167,7 +164,7 @@ async fn a_thousand_leases_are_renewed_in_five_trips_each_third() {
     let mut held = Vec::new();
     // Each at a time of its own, until shortly before the first is due.
     for _ in 0..1_000 {
-        held.push(hold(&limiter).await);
+        held.push(admit(&limiter).await);
         pass(&store, Duration::from_millis(5)).await;
     }
     assert_eq!(store.renewed(), [0; 0]);
@@ -203,7 +200,7 @@ async fn others_run_while_many_leases_in_memory_are_renewed() {
     };
     let limit = Limit::concurrency(1_000).lease(LIFE);
     let limiter = patient(store.clone(), [policy(limit)]);
-    let _held = join_all((0..1_000).map(|_| hold(&limiter))).await;
+    let _held = join_all((0..1_000).map(|_| admit(&limiter))).await;
     tokio::time::advance(LIFE / 3).await;
     let (mut before, mut most) = (0, 0);
     for _ in 0..100 {
@@ -219,7 +216,7 @@ async fn others_run_while_many_leases_in_memory_are_renewed() {
 async fn requests_that_are_short_cause_no_renewals() {
     let (store, limiter) = thousand(30 * SECOND);
     for _ in 0..100 {
-        let held = [hold(&limiter).await, hold(&limiter).await];
+        let held = [admit(&limiter).await, admit(&limiter).await];
         pass(&store, SECOND).await;
         drop(held);
     }
@@ -235,10 +232,9 @@ async fn a_short_lease_does_not_wait_for_long_ones() {
             Policy::new(name, Limit::concurrency(1).lease(life * SECOND)).by(Header::new("x-user"))
         });
         let limiter = patient(store.clone(), policies);
-        let long = limiter.hold("long", "alice").await.unwrap();
+        let _long = limiter.admit("long", "alice").await.unwrap();
         pass(&store, begins).await;
-        let short = limiter.hold("short", "alice").await.unwrap();
-        assert!(long.is_allowed() && short.is_allowed());
+        let _short = limiter.admit("short", "alice").await.unwrap();
         store.renewed();
         pass(&store, 60 * SECOND).await;
         for name in ["long", "short"] {
@@ -262,7 +258,7 @@ async fn a_renewal_that_fails_is_tried_again_while_the_lease_lives() {
         StoreErrorKind::TimedOut,
         StoreErrorKind::Overloaded,
     ] {
-        let held = hold(&limiter).await;
+        let held = admit(&limiter).await;
         store.fail(kind);
         pass(&store, life * 5 / 6).await;
         store.work();
@@ -277,7 +273,7 @@ async fn a_renewal_that_fails_is_tried_again_while_the_lease_lives() {
 async fn the_next_lease_is_renewed_also_when_there_was_none_for_long() {
     let (store, limiter) = thousand(LIFE);
     for _ in 0..3 {
-        let held = hold(&limiter).await;
+        let held = admit(&limiter).await;
         pass(&store, 2 * LIFE).await;
         assert_eq!(taken(&limiter).await, 1);
         drop(held);
@@ -289,7 +285,7 @@ async fn the_next_lease_is_renewed_also_when_there_was_none_for_long() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_panics_at_a_renewal_ends_no_renewals() {
     let (store, limiter) = thousand(LIFE);
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     for _ in 0..3 {
         store.panic();
         pass(&store, 3 * LIFE).await;
@@ -304,7 +300,7 @@ async fn a_limiter_that_is_dropped_leaves_no_task_behind() {
     let (store, limiter) = thousand(365 * 86_400 * SECOND);
     let runtime = Handle::current().metrics();
     let tasks = || runtime.num_alive_tasks();
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     sleep(SECOND).await;
     drop(held);
     sleep(SECOND).await;
@@ -328,9 +324,8 @@ async fn a_hundred_leases_on_ten_keys_are_renewed_by_one_command() {
     let store = server.builder().clock_for_tests(clock.clone());
     let limit = Limit::concurrency(10).lease(LIFE);
     let limiter = patient(store.connect().await.unwrap(), [policy(limit)]);
-    let held = join_all((0..100_u64).map(|number| limiter.hold(POLICY, number % 10))).await;
-    let are_held = |held: &Result<Held, _>| held.as_ref().is_ok_and(Held::is_allowed);
-    assert!(held.iter().all(are_held));
+    let held = join_all((0..100_u64).map(|number| limiter.admit(POLICY, number % 10))).await;
+    assert!(held.iter().all(Result::is_ok));
     assert_eq!(server.keys().len(), 10);
     let (commands, started) = (server.calls("evalsha"), Instant::now());
     // Four lives, in steps in which each is renewed in time.
@@ -354,11 +349,11 @@ async fn a_hundred_leases_on_ten_keys_are_renewed_by_one_command() {
 async fn a_key_that_was_overwritten_costs_only_its_own_leases() {
     let places = Places::redis().await;
     let redis = places.redis.as_ref().unwrap();
-    let _carols = places.limiter.hold(POLICY, "carol").await.unwrap();
+    let _carols = places.limiter.admit(POLICY, "carol").await.unwrap();
     let key = redis.keys().remove(0);
     let others = ["alice", "bob", "dave", "eve"];
-    let hold = |user| places.limiter.hold(POLICY, user);
-    let _others = join_all(others.map(hold)).await;
+    let admit = |user| places.limiter.admit(POLICY, user);
+    let _others = join_all(others.map(admit)).await;
     redis.query::<()>(("SET", key, "foreign", "PX", 600_000));
     for _ in 0..6 {
         places.clock.advance(LIFE / 3);

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 use tokio::time::advance;
-use tower_throttle::{HOUR, Held, Limit, Limiter, MemoryStore};
+use tower_throttle::{HOUR, Limit, Limiter, MemoryStore, Permit};
 
 use super::places::{EVERYBODY, LIFE, POLICY, Places, in_time, patient, policy, until};
 use super::watched::Watched;
@@ -17,10 +17,8 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn hold(limiter: &Limiter, runtime: &Runtime, user: &str) -> Held {
-    let held = runtime.block_on(limiter.hold(POLICY, user)).unwrap();
-    assert!(held.is_allowed());
-    held
+fn admit(limiter: &Limiter, runtime: &Runtime, user: &str) -> Permit {
+    runtime.block_on(limiter.admit(POLICY, user)).unwrap()
 }
 
 /// Lets two lives of a user's lease pass on the store's clock, as fast as it is renewed.
@@ -41,12 +39,12 @@ fn outlives_two_lives(places: &Places, runtime: &Runtime, user: &str) {
 fn a_runtime_that_is_shut_down_takes_no_leases_of_others_with_it() {
     let places = Places::memory();
     let (first, second) = (runtime(), runtime());
-    let _firsts = hold(&places.limiter, &first, "alice");
-    let _seconds = hold(&places.limiter, &second, "bob");
+    let _firsts = admit(&places.limiter, &first, "alice");
+    let _seconds = admit(&places.limiter, &second, "bob");
     drop(first);
     outlives_two_lives(&places, &second, "bob");
     let third = runtime();
-    let _thirds = hold(&places.limiter, &third, "carol");
+    let _thirds = admit(&places.limiter, &third, "carol");
     outlives_two_lives(&places, &third, "carol");
 }
 
@@ -54,8 +52,8 @@ fn a_runtime_that_is_shut_down_takes_no_leases_of_others_with_it() {
 fn a_runtime_that_nobody_drives_holds_up_no_renewals_of_others() {
     let places = Places::memory();
     let (idle, busy) = (runtime(), runtime());
-    let idles = hold(&places.limiter, &idle, "alice");
-    let _busys = hold(&places.limiter, &busy, "bob");
+    let idles = admit(&places.limiter, &idle, "alice");
+    let _busys = admit(&places.limiter, &busy, "bob");
     outlives_two_lives(&places, &busy, "bob");
     // Its lease has lapsed, which it does not know.
     let free = busy.block_on(places.limiter.peek(POLICY, "alice")).unwrap();
@@ -73,8 +71,8 @@ fn an_undriven_runtime_makes_no_more_renewals_for_others() {
         let mut builder = Builder::new_current_thread();
         builder.enable_time().start_paused(true).build().unwrap()
     });
-    let _idles = hold(&limiter, &idle, "alice");
-    let _busys = hold(&limiter, &busy, "bob");
+    let _idles = admit(&limiter, &idle, "alice");
+    let _busys = admit(&limiter, &busy, "bob");
     busy.block_on(async {
         for _ in 0..9 {
             advance(LIFE / 3 + Duration::from_millis(1)).await;
@@ -88,7 +86,7 @@ fn an_undriven_runtime_makes_no_more_renewals_for_others() {
 
 /// A runtime that drops a task the moment it is spawned.
 #[test]
-fn holding_on_a_runtime_that_is_gone_comes_back_at_once() {
+fn asking_on_a_runtime_that_is_gone_comes_back_at_once() {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {
         let gone = runtime();
@@ -97,9 +95,9 @@ fn holding_on_a_runtime_that_is_gone_comes_back_at_once() {
         let _entered = handle.enter();
         let limiter = patient(MemoryStore::new(), [policy(Limit::concurrency(1))]);
         for _ in 0..2 {
-            let held = limiter.hold(POLICY, EVERYBODY).now_or_never();
-            let held = held.expect("a memory store answers at once").unwrap();
-            assert!(held.is_allowed());
+            let held = limiter.admit(POLICY, EVERYBODY).now_or_never();
+            let held = held.expect("a memory store answers at once");
+            assert!(held.is_ok());
         }
         done.send(()).unwrap();
     });
@@ -107,12 +105,12 @@ fn holding_on_a_runtime_that_is_gone_comes_back_at_once() {
 }
 
 #[test]
-fn a_guard_outlives_the_runtime_that_it_was_given_on() {
+fn a_permit_outlives_the_runtime_that_it_was_given_on() {
     let server = Server::start();
     let (first, second) = (runtime(), runtime());
     let store = first.block_on(server.store());
     let limiter = patient(store, [policy(Limit::concurrency(1).lease(HOUR))]);
-    let held = hold(&limiter, &first, "alice");
+    let held = admit(&limiter, &first, "alice");
     drop(first);
     second.block_on(in_time(async {
         drop(held);

@@ -9,16 +9,13 @@ use http::header::{CONNECTION, UPGRADE};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, split};
 use tokio::net::{TcpListener, TcpStream};
-use tower_throttle::{Limit, Limiter, MemoryStore, NoRequest, RateLimitLayer};
+use tower_throttle::{Denied, Limit, Limiter, MemoryStore, NoRequest, RateLimitLayer};
 
 use super::places::{EVERYBODY, POLICY, come_to, in_time, patient, policy};
 use super::stage::head;
 
-async fn echo(State(limiter): State<Limiter>, request: Request) -> Response {
-    let place = limiter.hold(POLICY, EVERYBODY).await.unwrap();
-    if !place.is_allowed() {
-        return StatusCode::TOO_MANY_REQUESTS.into_response();
-    }
+async fn echo(State(limiter): State<Limiter>, request: Request) -> Result<Response, Denied> {
+    let place = limiter.admit(POLICY, EVERYBODY).await?;
     tokio::spawn(async move {
         let connection = hyper::upgrade::on(request).await.unwrap();
         let (mut read, mut write) = split(TokioIo::new(connection));
@@ -27,7 +24,7 @@ async fn echo(State(limiter): State<Limiter>, request: Request) -> Response {
         drop(place);
     });
     let headers = [(CONNECTION, "upgrade"), (UPGRADE, "echo")];
-    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+    Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
 }
 
 /// Asks for an upgrade. Returns the connection, and the status of the answer.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tower_throttle::{
-    BreakerState, FailureMode, HOUR, Held, Limit, Limiter, Policy, RedisStore, SECOND,
+    BreakerState, FailureMode, HOUR, Limit, Limiter, Permit, Policy, RedisStore, SECOND,
 };
 
+use support::asked::decision;
 use super::{back, open, until};
 use support::proxy::{Proxy, Way};
 use support::redis::Server;
@@ -23,10 +24,8 @@ async fn limiter(server: &Server, life: Duration) -> Limiter {
     limiter
 }
 
-async fn hold(limiter: &Limiter) -> Held {
-    let held = limiter.hold("places", "alice").await.unwrap();
-    assert!(held.is_allowed());
-    held
+async fn admit(limiter: &Limiter) -> Permit {
+    limiter.admit("places", "alice").await.unwrap()
 }
 
 async fn free(limiter: &Limiter) -> u32 {
@@ -37,7 +36,7 @@ async fn free(limiter: &Limiter) -> u32 {
 async fn places_given_back_in_an_outage_are_free_after_it() {
     let server = Server::start();
     let limiter = limiter(&server, 60 * SECOND).await;
-    let before = [hold(&limiter).await, hold(&limiter).await];
+    let before = [admit(&limiter).await, admit(&limiter).await];
     server.signal("STOP");
     open(&limiter, "places").await;
     drop(before);
@@ -56,12 +55,12 @@ async fn places_taken_in_an_outage_are_free_when_they_are_given_back() {
     open(&limiter, "places").await;
     let mut during = Vec::new();
     for _ in 0..5 {
-        during.push(hold(&limiter).await);
+        during.push(admit(&limiter).await);
     }
-    let full = limiter.hold("places", "alice").await.unwrap();
-    assert!(!full.is_allowed() && full.decision().is_local());
+    let full = limiter.admit("places", "alice").await;
+    assert!(full.is_err() && decision(&full).is_local());
     drop((full, during.pop()));
-    during.push(hold(&limiter).await);
+    during.push(admit(&limiter).await);
 
     server.signal("CONT");
     back(&limiter, "places").await;
@@ -86,9 +85,9 @@ async fn places_that_late_answers_have_left_in_the_store_are_given_back() {
     server.signal("STOP");
     let mut during = Vec::new();
     for _ in 0..4 {
-        let held = hold(&limiter).await;
-        assert!(held.decision().is_local());
-        during.push(held);
+        let held = limiter.admit("places", "alice").await;
+        assert!(decision(&held).is_local());
+        during.push(held.unwrap());
     }
     open(&limiter, "places").await;
     // While the store is left alone.
@@ -107,7 +106,7 @@ async fn a_place_taken_in_an_outage_is_held_for_as_long_as_it_is_needed() {
     let limiter = limiter(&server, life).await;
     server.signal("STOP");
     open(&limiter, "places").await;
-    let held = hold(&limiter).await;
+    let held = admit(&limiter).await;
     tokio::time::sleep(life + SECOND).await;
     assert_eq!(free(&limiter).await, 4);
     drop(held);
@@ -128,7 +127,7 @@ async fn places_are_free_for_the_next_process_once_this_one_has_flushed() {
     let limiter = limiter.build().unwrap();
     let mut held = Vec::new();
     for _ in 1..PLACES {
-        held.push(hold(&limiter).await);
+        held.push(admit(&limiter).await);
     }
     proxy.set(Way::Refuse);
     open(&limiter, "places").await;

@@ -173,8 +173,8 @@ fn a_place_is_free_for_the_next_question_on_any_runtime() {
     for round in 0..100 {
         for runtime in [&first, &second] {
             runtime.block_on(async {
-                let held = limiter.hold("places", "alice").await.unwrap();
-                assert!(held.is_allowed(), "{round}");
+                let held = limiter.admit("places", "alice").await;
+                assert!(held.is_ok(), "{round}");
             });
         }
     }
@@ -187,9 +187,9 @@ fn a_place_is_given_back_without_the_runtime_that_asked_for_it() {
     let limiter = limiter(server.builder());
     let (first, second) = (runtime(), runtime());
     first.block_on(all_are_decided(&limiter));
-    let held = second.block_on(limiter.hold("places", "alice")).unwrap();
-    assert!(held.is_allowed());
-    let mut asked = Box::pin(limiter.hold("places", "bob"));
+    let held = second.block_on(limiter.admit("places", "alice"));
+    assert!(held.is_ok());
+    let mut asked = Box::pin(limiter.admit("places", "bob"));
     assert!(second.block_on(async { poll!(&mut asked) }).is_pending());
     drop(second);
     // Outside of any runtime.

@@ -15,15 +15,15 @@ use tower_throttle::config::UserId;
 use tower_throttle::{
     AccessList, AlwaysAllow, AlwaysDeny, Answer, BreakerState, Check, CheckError, ClientAddr,
     Config, ConfigError, ConfigFile, CostError, Decision, DecisionEvent, DecisionResult, Decisions,
-    DenyCache, Everybody, Extension, FailureMode, FileError, Header, HeaderCost, Held, Host, Kept,
-    Key, KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder,
-    Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer,
-    PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId, PolicySummary, Prefetch,
-    ProblemJson, QuotaHeaders, Rate, RateLimit, RateLimitLayer, Receipt, RedisCredentials,
-    RedisStore, RedisStoreBuilder, RefusalEvent, RefusalReason, Rejection, RejectionKind,
-    RequestHead, ResponseBody, ResponseFuture, ResponseHead, Route, Rules, StoreError,
-    StoreErrorKind, Subject, SystemClock, Throttle, ThrottleLayer, TopDenied, TopDeniedBuilder,
-    TopEntry, Verdict, WatchedConfig, Wrapped,
+    Denied, DenyCache, Everybody, Extension, FailureMode, FileError, Header, HeaderCost, Host,
+    Kept, Key, KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore,
+    MemoryStoreBuilder, Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError,
+    Operator, Outcome, Peer, PeerAddr, PeerNetwork, Penalty, Permit, PlainText, Policy, PolicyId,
+    PolicySummary, Prefetch, ProblemJson, QuotaHeaders, Rate, RateLimit, RateLimitLayer, Receipt,
+    RedisCredentials, RedisStore, RedisStoreBuilder, RefusalEvent, RefusalReason, Rejection,
+    RejectionKind, RequestHead, ResponseBody, ResponseFuture, ResponseHead, Route, Rules,
+    StoreError, StoreErrorKind, Subject, SystemClock, Throttle, ThrottleLayer, TopDenied,
+    TopDeniedBuilder, TopEntry, Verdict, WatchedConfig, Wrapped,
 };
 
 macro_rules! each {
@@ -38,9 +38,9 @@ fn all_types_can_be_sent_shared_and_shown() {
     each!(plain:
         AccessList, Action, Algorithm, AlwaysAllow, AlwaysDeny, Ask<'_>, BreakerState, Check<'_>, ClientAddr, Config,
         ConfigFile, Decision, DecisionEvent<'_>, DecisionResult, Decisions, DenyCache<MemoryStore>, Everybody,
-        Extension<UserId>, FailureMode, Header, HeaderCost, Held, Host, Kept, Key, LeaseId, Limit, Limiter,
+        Extension<UserId>, FailureMode, Header, HeaderCost, Host, Kept, Key, LeaseId, Limit, Limiter,
         LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
-        OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, PlainText, Policy, PolicyId,
+        OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, Permit, PlainText, Policy, PolicyId,
         PolicySummary, ProblemJson, QuotaHeaders, Prefetch, Rate, RateLimit<()>, RateLimitLayer, Reading, Receipt,
         RedisCredentials, RedisStore, RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
         ResponseBody<Full<Bytes>>, ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take,
@@ -58,7 +58,7 @@ fn all_types_can_be_sent_shared_and_shown() {
 fn all_errors_can_be_handed_on_by_any_task() {
     fn error<E: Error + Send + Sync + 'static>() {}
     each!(error:
-        CheckError, ConfigError, CostError, FileError, KeyError, NoDecision, OpenError, Rejection,
+        CheckError, ConfigError, CostError, Denied, FileError, KeyError, NoDecision, OpenError, Rejection,
         StoreError,
     );
 }
@@ -76,7 +76,8 @@ fn every_public_future_is_send() {
     sent(limiter.reset("api", "alice"));
     sent(limiter.acquire("api", "alice", 1));
     sent(limiter.try_acquire("api", "alice", 1, Duration::ZERO));
-    sent(limiter.hold("api", "alice"));
+    sent(limiter.admit("api", "alice"));
+    sent(limiter.admit_all([("api", "alice", 1)]));
     sent(limiter.flush());
     sent(limiter.peek_subject("api", limiter.subject_of("alice")));
     sent(limiter.reset_subject("api", limiter.subject_of("alice")));

@@ -434,9 +434,9 @@ async fn a_place_that_becomes_free_is_granted_at_once() {
     let policies = vec![Policy::new("exports", Limit::concurrency(1))];
     let limiter = limiter(&server, &ManualClock::new(), policies).await;
     for _ in 0..20 {
-        let held = limiter.hold("exports", "alice").await.unwrap();
-        assert!(held.is_allowed());
-        assert!(!limiter.hold("exports", "alice").await.unwrap().is_allowed());
+        let held = limiter.admit("exports", "alice").await;
+        assert!(held.is_ok());
+        assert!(limiter.admit("exports", "alice").await.is_err());
         drop(held);
         // The release is a task of its own.
         until("the place", async || {

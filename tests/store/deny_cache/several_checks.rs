@@ -117,10 +117,10 @@ async fn a_ban_of_a_concurrency_limit_tells_its_own_wait_from_memory() {
     let limit = Limit::concurrency(1).lease(HOUR);
     let policy = Policy::new("exports", limit).penalty(Penalty::after(1, MINUTE, MINUTE));
     let limiter = Limiter::new(bench.cache.clone(), [policy]).unwrap();
-    let hold = || limiter.hold("exports", "eve");
-    let _held = hold().await.unwrap();
+    let admit = || limiter.admit("exports", "eve");
+    let _held = admit().await.unwrap();
     for told in [HOUR, HOUR, MINUTE] {
-        assert_eq!(hold().await.unwrap().decision().retry_after(), Some(told));
+        assert_eq!(admit().await.unwrap_err().retry_after(), Some(told));
     }
     assert_eq!(bench.cache.hits(), 1);
 }

@@ -101,18 +101,18 @@ fn a_key_of_which_places_are_held_stays() {
         Policy::new("places", Limit::concurrency(2)),
         Policy::new("api", Limit::gcra(100, MINUTE)),
     ]);
-    let hold = || {
-        let answer = setup.limiter.hold("places", "alice").now_or_never();
-        answer.expect("a memory store answers at once").unwrap()
+    let admit = || {
+        let answer = setup.limiter.admit("places", "alice").now_or_never();
+        answer.expect("a memory store answers at once")
     };
     // One place is free, so nobody is denied.
-    let first = hold();
+    let first = admit();
     setup.flood(0..FLOOD);
-    let second = hold();
-    assert!(first.is_allowed() && second.is_allowed());
-    assert!(!hold().is_allowed());
+    let second = admit();
+    assert!(first.is_ok() && second.is_ok());
+    assert!(admit().is_err());
     drop((first, second));
-    assert!(hold().is_allowed());
+    assert!(admit().is_ok());
 }
 
 #[test]

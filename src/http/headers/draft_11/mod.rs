@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 mod announced;
 
-use super::seconds::{counts_in_time, renewal_secs, window_secs};
+use super::seconds::{renewal_secs, window_secs};
 use crate::decision::Decision;
 
 pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -131,7 +131,7 @@ impl<const ROOM: usize> Default for Text<ROOM> {
 impl<const ROOM: usize> Text<ROOM> {
     fn push_policy(&mut self, name: &str, decision: &Decision) -> Option<()> {
         self.push_item(name, ";q=", decision.limit.into())?;
-        if counts_in_time(decision) {
+        if decision.counts_in_time() {
             self.push_parameter(";w=", window_secs(decision))
         } else if decision.limit > 0 {
             self.push(CONCURRENT)
@@ -143,7 +143,7 @@ impl<const ROOM: usize> Text<ROOM> {
 
     fn push_quota(&mut self, name: &str, decision: &Decision) -> Option<()> {
         self.push_item(name, ";r=", decision.remaining.into())?;
-        if counts_in_time(decision) {
+        if decision.counts_in_time() {
             self.push_parameter(";t=", renewal_secs(decision))
         } else {
             Some(())

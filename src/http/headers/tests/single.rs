@@ -201,7 +201,7 @@ fn a_denial_further_in_keeps_its_reason() {
 #[test]
 fn headers_of_the_builder_stay_on_a_denial() {
     let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
-    let rejection = Rejection::by("api", &denied).expect("a denial");
+    let rejection = Rejection::by([("api", &denied)].into_iter(), &denied);
     let mut response = Response::new(());
     response.extensions_mut().insert(rejection);
     let (own, all) = (

@@ -15,7 +15,7 @@ fn rejection(kind: RejectionKind, retry_after: Option<Duration>) -> Rejection {
         retry_after_secs: retry_after.map(|wait| wait.as_secs() + 1),
         has_unasked_policies: false,
         explanation: "it is too much".into(),
-        by_hand: None,
+        by_handler: None,
     }
 }
 
@@ -132,7 +132,7 @@ proptest! {
             retry_after_secs: retry_after.map(|wait| wait.as_secs() + 1),
             has_unasked_policies: false,
             explanation: explanation.into(),
-            by_hand: None,
+            by_handler: None,
         };
         let headers = headers(&rejection);
         let encoded = headers.get("grpc-status-details-bin");

@@ -1,4 +1,4 @@
-//! `Taken`: what a request has taken and may have to give back.
+//! `Charges`: what a request was charged and may have to give back.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -18,12 +18,12 @@ use crate::policy::ReadyPolicy;
 use crate::response::ResponseHead;
 use crate::store::{Answer, Check, Store as _};
 
-/// What a request has taken. Dropping it gives back what the request's stage says, without waiting
-/// for the answer. What cannot be given back lapses.
-pub(crate) struct Taken {
+/// What a request was charged. Dropping it gives back what its phase says, without waiting for the
+/// answer. What cannot be given back lapses.
+pub(crate) struct Charges {
     limiter: Limiter,
-    entries: SmallVec<[Entry; 1]>,
-    stage: Stage,
+    charges: SmallVec<[Charge; 1]>,
+    phase: Phase,
     /// When the store was asked; nothing was taken before.
     asked: Instant,
     /// Where leases are renewed. Also where permits are given back if this is dropped outside any
@@ -32,10 +32,10 @@ pub(crate) struct Taken {
 }
 
 /// What the layer keeps for a request. Most requests have nothing to give back.
-pub(crate) type TakenByRequest = Option<Box<Taken>>;
+pub(crate) type RequestCharges = Option<Box<Charges>>;
 
 /// What one check of a policy has taken.
-struct Entry {
+struct Charge {
     quota: Quota,
     cost: u32,
     /// The receipt, once permits are known to be taken.
@@ -43,12 +43,12 @@ struct Entry {
     /// Whether others may wait behind it.
     is_queued: bool,
     lease: Option<LeaseId>,
-    in_store: InStore,
+    counted: Counted,
 }
 
-/// Whether the store holds what was asked for.
+/// Whether the store has counted what was asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum InStore {
+enum Counted {
     No,
     /// The question may still reach it: there is no answer, or none was waited for.
     Perhaps,
@@ -56,31 +56,27 @@ enum InStore {
 }
 
 #[derive(Clone, Copy)]
-enum Stage {
+enum Phase {
     /// The answer is in flight. A lease may have been taken, so it is released.
-    Asking,
+    Pending,
     /// The answer is there, but nobody waited for it. Permits that others would wait behind are given
     /// back. All others are used: a client that leaves before each answer has to be denied, too.
-    Left,
+    Abandoned,
     /// The request is held up. Nothing was used yet, so everything is given back.
     Waiting,
     /// The request runs. Leases are released, everything else is used.
-    Running,
+    InUse,
 }
 
-impl Taken {
+impl Charges {
     pub(super) fn asking(limiter: Limiter) -> Self {
         Self {
             limiter,
-            entries: SmallVec::new(),
-            stage: Stage::Asking,
+            charges: SmallVec::new(),
+            phase: Phase::Pending,
             asked: Instant::now(),
             runtime: Handle::try_current().ok(),
         }
-    }
-
-    pub(super) fn limiter(&self) -> &Limiter {
-        &self.limiter
     }
 
     /// Adds the checks of a policy's rates, which are about to be asked.
@@ -89,15 +85,15 @@ impl Taken {
         policy: &Arc<ReadyPolicy>,
         rates: impl Iterator<Item = &'a Check<'a>>,
     ) {
-        let entries = rates.enumerate().map(|(rate, check)| Entry {
+        let charges = rates.enumerate().map(|(rate, check)| Charge {
             quota: Quota::of(policy, rate, check),
             cost: check.action.takes(),
             receipt: None,
             is_queued: check.algorithm.may_hold_up(&check.action),
             lease: check.action.lease(),
-            in_store: InStore::Perhaps,
+            counted: Counted::Perhaps,
         });
-        self.entries.extend(entries);
+        self.charges.extend(charges);
     }
 
     /// Takes the answers: for each check that was added, the decision of its policy and its own.
@@ -106,28 +102,28 @@ impl Taken {
         answers: impl Iterator<Item = (&'a Decision, &'a Decision)> + Clone,
     ) {
         let all_allow = answers.clone().all(|(decision, _)| decision.is_allowed());
-        let mut doubtful: SmallVec<[Entry; 1]> = SmallVec::new();
-        let entries = std::mem::take(&mut self.entries);
-        for (mut entry, (decision, own)) in entries.into_iter().zip(answers) {
+        let mut doubtful: SmallVec<[Charge; 1]> = SmallVec::new();
+        let charges = std::mem::take(&mut self.charges);
+        for (mut charge, (decision, own)) in charges.into_iter().zip(answers) {
             // Its own: the policy's does not tell if its penalty is known to ban.
-            entry.in_store = match own.store_failure() {
-                None => InStore::Yes,
-                Some(failure) if failure.may_have_counted() => InStore::Perhaps,
-                Some(_) => InStore::No,
+            charge.counted = match own.store_failure() {
+                None => Counted::Yes,
+                Some(failure) if failure.may_have_counted() => Counted::Perhaps,
+                Some(_) => Counted::No,
             };
             if all_allow && decision.outcome == Outcome::Allowed {
-                entry.receipt = Some(own.receipt);
-                self.entries.push(entry);
-            } else if entry.in_store == InStore::Perhaps {
-                doubtful.push(entry);
+                charge.receipt = Some(own.receipt);
+                self.charges.push(charge);
+            } else if charge.counted == Counted::Perhaps {
+                doubtful.push(charge);
             }
         }
-        self.give_back(&doubtful, Entry::release);
-        self.stage = Stage::Waiting;
+        self.give_back(&doubtful, Charge::release);
+        self.phase = Phase::Waiting;
         // Without a runtime nothing is renewed, and the lease lapses.
         let home = self.limiter.0.store.home();
         if let Some(runtime) = home.as_ref().or(self.runtime.as_ref()) {
-            for lease in self.entries.iter().filter_map(Entry::lease) {
+            for lease in self.charges.iter().filter_map(Charge::lease) {
                 self.limiter.keep_alive(lease, self.asked, runtime);
             }
         }
@@ -135,85 +131,119 @@ impl Taken {
 
     /// The store was never asked, so there is nothing to give back.
     pub(super) fn was_not_asked(mut self) {
-        self.entries.clear();
+        self.charges.clear();
+    }
+
+    /// Nothing of it was used.
+    pub(super) fn cancel(&mut self) {
+        self.phase = Phase::Waiting;
     }
 
     /// Nobody waited for the answer.
-    pub(super) fn leave(mut self) {
-        self.stage = Stage::Left;
+    pub(super) fn abandon(mut self) {
+        self.phase = Phase::Abandoned;
     }
 
     /// Whether the store answers about these permits' subject.
     pub(super) async fn does_store_answer(&self) -> bool {
-        let entries = self.entries.iter();
-        match self.ask(entries.map(|entry| entry.quota.check(Action::look()))) {
+        let charges = self.charges.iter();
+        match self.ask(charges.map(|charge| charge.quota.check(Action::look()))) {
             Some(answer) => failure(answer).await.is_none(),
             None => false,
         }
     }
 
     /// The request is let through: from now on what it has taken is used.
-    pub(crate) fn go_on(&mut self) {
-        self.stage = Stage::Running;
+    pub(crate) fn begin_use(&mut self) {
+        self.phase = Phase::InUse;
     }
 
     /// Whether something is held for as long as the request runs.
     pub(crate) fn has_leases(&self) -> bool {
-        self.entries.iter().any(|entry| entry.lease.is_some())
+        self.charges.iter().any(|charge| charge.lease.is_some())
     }
 
     /// Whether a lease is not known to live any more.
     pub(super) fn has_lapsed(&self) -> bool {
         let now = Instant::now();
-        let mut leases = self.entries.iter().filter_map(Entry::lease);
+        let mut leases = self.charges.iter().filter_map(Charge::lease);
         leases.any(|lease| {
             let until = self.limiter.0.leases.lives_until(lease.id);
             until.unwrap_or(self.asked + lease.life()) <= now
         })
     }
 
-    /// Charges or gives back the difference between the actual cost and the estimate.
-    pub(crate) fn settle(&self, response: &ResponseHead<'_>) {
-        let rules = self.limiter.0.rules.load();
-        let mut actual = 0;
-        let steps = self.entries.iter().filter_map(|entry| {
-            let quota = &entry.quota;
-            // The cost is read once for all rates.
-            if quota.rate == 0 {
-                actual = quota.policy.settled_cost(response, entry.cost);
-            }
-            let receipt = entry.receipt?;
-            let (quota, action) = match actual.cmp(&entry.cost) {
-                Ordering::Greater => {
-                    let action = Action::Charge(actual - entry.cost);
-                    (quota.in_force(&rules), action)
-                }
-                Ordering::Less => {
-                    let action = entry.unused(entry.cost - actual, receipt);
-                    (Cow::Borrowed(quota), action)
-                }
-                Ordering::Equal => return None,
-            };
-            Some(Step {
-                quota,
-                action,
-                is_in_store: true,
+    /// Settles what the response says.
+    pub(crate) fn settle_by(&mut self, response: &ResponseHead<'_>) {
+        let each = self.charges.iter();
+        // The cost is read once for all rates.
+        let firsts = each.filter(|charge| charge.quota.rate == 0 && charge.quota.policy.settles());
+        let actual: SmallVec<[_; 2]> = firsts
+            .map(|charge| {
+                let policy = Arc::clone(&charge.quota.policy);
+                let actual = policy.settled_cost(response, charge.cost);
+                (policy, actual)
             })
-        });
-        self.carry_out_later(steps.collect(), false);
+            .collect();
+        for (policy, actual) in actual {
+            self.settle(policy.id.name(), actual);
+        }
     }
 
-    /// Gives back what `action` says for each entry.
-    fn give_back(&self, entries: &[Entry], action: impl Fn(&Entry) -> Option<Action>) {
-        let steps = entries.iter().filter_map(|entry| {
+    /// Charges or gives back the difference between the actual cost and what was charged under this
+    /// policy.
+    pub(super) fn settle(&mut self, policy: &str, actual: u32) {
+        let rules = self.limiter.0.rules.load();
+        let is_of_policy = |charge: &&Charge| charge.quota.policy.id.name() == policy;
+        let steps = self
+            .charges
+            .iter()
+            .filter(is_of_policy)
+            .filter_map(|charge| {
+                let quota = &charge.quota;
+                let receipt = charge.receipt?;
+                let (quota, action) = match actual.cmp(&charge.cost) {
+                    Ordering::Greater => {
+                        let action = Action::Charge(actual - charge.cost);
+                        (quota.in_force(&rules), action)
+                    }
+                    Ordering::Less => {
+                        let action = charge.unused(charge.cost - actual, receipt);
+                        (Cow::Borrowed(quota), action)
+                    }
+                    Ordering::Equal => return None,
+                };
+                Some(Step {
+                    quota,
+                    action,
+                    is_in_store: true,
+                })
+            });
+        self.carry_out_later(steps.collect(), false);
+        for charge in &mut self.charges {
+            if charge.quota.policy.id.name() == policy {
+                charge.cost = actual;
+            }
+        }
+    }
+
+    /// Whether a policy's permits are held by a lease.
+    pub(super) fn are_places(&self, policy: &str) -> bool {
+        let mut charges = self.charges.iter();
+        charges.any(|charge| charge.lease.is_some() && charge.quota.policy.id.name() == policy)
+    }
+
+    /// Gives back what `action` says for each charge.
+    fn give_back(&self, charges: &[Charge], action: impl Fn(&Charge) -> Option<Action>) {
+        let steps = charges.iter().filter_map(|charge| {
             Some(Step {
-                quota: Cow::Borrowed(&entry.quota),
-                action: action(entry)?,
-                is_in_store: entry.in_store != InStore::No,
+                quota: Cow::Borrowed(&charge.quota),
+                action: action(charge)?,
+                is_in_store: charge.counted != Counted::No,
             })
         });
-        let is_in_doubt = |entry: &Entry| entry.in_store == InStore::Perhaps;
-        self.carry_out_later(steps.collect(), entries.iter().any(is_in_doubt));
+        let is_in_doubt = |charge: &Charge| charge.counted == Counted::Perhaps;
+        self.carry_out_later(steps.collect(), charges.iter().any(is_in_doubt));
     }
 
     fn carry_out_later(&self, steps: Steps<'_>, is_in_doubt: bool) {
@@ -233,7 +263,7 @@ impl Taken {
     }
 }
 
-impl Entry {
+impl Charge {
     /// The lease that it may have taken.
     fn lease(&self) -> Option<Lease> {
         Some(Lease {
@@ -254,7 +284,7 @@ impl Entry {
         Some(self.unused(self.cost, self.receipt?))
     }
 
-    fn leave(&self) -> Option<Action> {
+    fn abandon(&self) -> Option<Action> {
         match self.is_queued {
             true => self.cancel(),
             false => self.release(),
@@ -273,15 +303,15 @@ impl Entry {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Charges {
     fn drop(&mut self) {
-        for lease in self.entries.iter().filter_map(|entry| entry.lease) {
+        for lease in self.charges.iter().filter_map(|charge| charge.lease) {
             self.limiter.stop_renewing(lease);
         }
-        match self.stage {
-            Stage::Asking | Stage::Running => self.give_back(&self.entries, Entry::release),
-            Stage::Left => self.give_back(&self.entries, Entry::leave),
-            Stage::Waiting => self.give_back(&self.entries, Entry::cancel),
+        match self.phase {
+            Phase::Pending | Phase::InUse => self.give_back(&self.charges, Charge::release),
+            Phase::Abandoned => self.give_back(&self.charges, Charge::abandon),
+            Phase::Waiting => self.give_back(&self.charges, Charge::cancel),
         }
     }
 }

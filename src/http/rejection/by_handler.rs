@@ -2,61 +2,12 @@
 
 use http::Response;
 
-use super::{Rejection, reason, retry_after_secs};
-use crate::decision::Decision;
+use super::Rejection;
+use crate::decision::Verdict;
 use crate::error::CheckError;
-use crate::limiter::{Refusal, Unjudged};
+use crate::limiter::{Denied, Refusal, Unjudged};
 
 impl Rejection {
-    /// The rejection by a policy's decision; `None` if it lets the request pass.
-    ///
-    /// For a handler that calls [`Limiter::check`](crate::Limiter::check) or
-    /// [`hold`](crate::Limiter::hold), because the key is in the body of the request, which the
-    /// layer does not read. The request is then answered as the layer would: with the feature
-    /// `axum`, a `Rejection` is a response, that of [`ProblemJson`](crate::ProblemJson); with
-    /// `tonic`, `into` turns it into a `Status` with all details; for another body, and anywhere
-    /// else, use [`response`](Self::response). The policy should apply to no request, so that the
-    /// layer does not apply it, too.
-    ///
-    /// Quota headers are added by a layer around the handler, in the families that it has: they
-    /// tell of this policy, too.
-    ///
-    /// ```
-    /// use axum::{Json, Router, routing::post};
-    /// use tower_throttle::{Key, Limit, Limiter, MINUTE, MemoryStore, NoRequest, Policy, Rejection};
-    ///
-    /// # #[derive(serde::Deserialize)]
-    /// # struct Login { user: String }
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE)).on(NoRequest);
-    /// let limiter = Limiter::new(MemoryStore::new(), [login])?;
-    /// let app: Router = Router::new().route("/login", post(async move |Json(login): Json<Login>| {
-    ///     let user = Key::user(login.user);
-    ///     let decision = limiter.check("login", user).await?;
-    ///     match Rejection::by("login", &decision) {
-    ///         Some(rejection) => Err(rejection),
-    ///         None => Ok("welcome"),
-    ///     }
-    /// }));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn by(policy: &str, decision: &Decision) -> Option<Self> {
-        if decision.is_allowed() {
-            return None;
-        }
-        let (kind, explanation) = reason(decision);
-        Some(Self {
-            kind,
-            policies: vec![policy.to_owned()],
-            retry_after: decision.retry_after(),
-            retry_after_secs: retry_after_secs(decision),
-            has_unasked_policies: false,
-            explanation: explanation.into(),
-            by_hand: Some(Box::new(*decision)),
-        })
-    }
-
     /// The rejection that a response tells of, be it a layer's or a handler's.
     pub(crate) fn told_by<B>(response: &Response<B>) -> Option<&Self> {
         let extensions = response.extensions();
@@ -69,9 +20,43 @@ impl Rejection {
         told
     }
 
-    /// The policy by which a handler has denied, with its decision.
-    pub(in crate::http) fn by_handler(&self) -> Option<(&str, &Decision)> {
-        Some((self.policies.first()?, self.by_hand.as_deref()?))
+    /// The policies of a permit that was denied to a handler, with their decisions.
+    pub(in crate::http) fn by_handler(&self) -> Option<&Verdict> {
+        self.by_handler.as_ref()?.verdict()
+    }
+}
+
+/// The answer to a permit that was denied to a handler: with the feature `axum`, that of
+/// [`ProblemJson`](crate::ProblemJson); for another body, use [`response`](Rejection::response).
+///
+/// ```
+/// use axum::{Json, Router, routing::post};
+/// use tower_throttle::{Denied, Key, Limit, Limiter, MINUTE, MemoryStore, NoRequest, Policy};
+///
+/// # #[derive(serde::Deserialize)]
+/// # struct Login { user: String }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE)).on(NoRequest);
+/// let limiter = Limiter::new(MemoryStore::new(), [login])?;
+/// let app: Router = Router::new().route("/login", post(async move |Json(login): Json<Login>| {
+///     let _permit = limiter.admit("login", Key::user(login.user)).await?;
+///     Ok::<_, Denied>("welcome")
+/// }));
+/// # Ok(())
+/// # }
+/// ```
+impl From<Denied> for Rejection {
+    fn from(denied: Denied) -> Self {
+        match (denied.verdict(), denied.decision(), denied.error()) {
+            (Some(verdict), Some(worst), _) => Self {
+                by_handler: Some(denied.clone()),
+                ..Self::by(verdict.iter(), worst)
+            },
+            (_, _, error) => {
+                let text = error.map(CheckError::to_string).unwrap_or_default();
+                Refusal::of_nobody(Unjudged::Misconfigured(text)).into()
+            }
+        }
     }
 }
 
@@ -81,6 +66,15 @@ impl Rejection {
 impl From<CheckError> for Rejection {
     fn from(error: CheckError) -> Self {
         Refusal::of_nobody(Unjudged::Misconfigured(error.to_string())).into()
+    }
+}
+
+/// That of its [`Rejection`].
+#[cfg(feature = "axum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+impl axum::response::IntoResponse for Denied {
+    fn into_response(self) -> axum::response::Response {
+        Rejection::from(self).into_response()
     }
 }
 
@@ -130,6 +124,15 @@ impl From<Rejection> for tonic::Status {
         // A layer finds it there, and tells of the policy in its headers.
         status.set_source(std::sync::Arc::new(rejection));
         status
+    }
+}
+
+/// That of its [`Rejection`], so that a method can ask with `?`.
+#[cfg(feature = "tonic")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
+impl From<Denied> for tonic::Status {
+    fn from(denied: Denied) -> Self {
+        Rejection::from(denied).into()
     }
 }
 

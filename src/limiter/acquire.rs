@@ -1,0 +1,288 @@
+//! Permits that a caller waits for.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use arc_swap::Guard;
+use tokio::time::{Instant, sleep};
+
+use super::Limiter;
+use super::delay::Delay;
+use super::evaluate::{AskedAs, Evaluation, KeyedCost};
+use super::permit::{Denied, Permit};
+use super::rules::ReadyRules;
+use crate::algorithm::Patience;
+use crate::error::CheckError;
+use crate::key::Key;
+use crate::policy::ReadyPolicy;
+use crate::time::SECOND;
+
+/// A policy whose permits can be waited for.
+#[derive(Clone)]
+pub(crate) struct WaitingPolicy {
+    name: Arc<str>,
+    /// Where it was found, in case it is removed.
+    found_in: Arc<ReadyRules>,
+}
+
+/// A caller who waits for permits.
+struct Waiting<'a> {
+    limiter: &'a Limiter,
+    policy: &'a WaitingPolicy,
+    key: &'a Key,
+    /// The policy's own by default.
+    cost: Option<u32>,
+    /// Whether the limit has to hold at every instant. The caller then asks until it is granted, so
+    /// that no penalty counts a denial.
+    is_strict: bool,
+}
+
+impl Limiter {
+    /// Takes permits, and waits until no more is owed than the limit holds at once. A call does not
+    /// wait for its own permits, whatever they cost: the next calls do. So one call passes a limit
+    /// that is just used up, as after a burst, and is paid for afterwards. Under a
+    /// [queue](crate::Limit::leaky_bucket), a call waits until everything taken before it is back.
+    /// A cost of 0 takes nothing and does not wait.
+    ///
+    /// If the limit has to hold at every instant, use a [`ThrottleLayer`](crate::ThrottleLayer), or
+    /// [`Policy::max_wait`](crate::Policy::max_wait) for requests over HTTP.
+    ///
+    /// Waiting callers are let through in the order in which they came. There is no timeout, but a
+    /// wait of more than ten years is denied. Needs a tokio runtime with time enabled. Dropping the
+    /// future while it waits gives the permits back, unless somebody has taken permits since; then
+    /// they stay taken.
+    ///
+    /// In [shadow](crate::Mode::Shadow) nobody waits. A call that would have to is
+    /// [`ShadowDenied`](crate::Outcome::ShadowDenied) and not counted.
+    ///
+    /// # Timeouts
+    ///
+    /// Do not put a timeout around this call if demand may exceed the limit, and let nothing else
+    /// drop it then, as a handler is dropped when its client disconnects. By the time a caller
+    /// gives up, somebody has taken permits after it, so its permits stay taken. Everybody behind
+    /// waits for permits that nobody uses, and gives up in turn; the wait grows without end, and
+    /// nobody gets through. Give the timeout to [`try_acquire`](Self::try_acquire) instead: it
+    /// takes nothing if the wait would be longer. What dropped callers leave behind is then never
+    /// more than that timeout and the cost of one call.
+    ///
+    /// # Denials
+    ///
+    /// A call is denied at once if the key is banned or on the deny list, if the policy's limit
+    /// [admits nothing](crate::Limit::nothing), and under
+    /// [`FailureMode::Deny`](crate::FailureMode::Deny) while the store gives no answer.
+    ///
+    /// ```
+    /// use tower_throttle::{Denied, Limiter};
+    ///
+    /// async fn send(limiter: &Limiter, orders: &[&str]) -> Result<(), Denied> {
+    ///     for order in orders {
+    ///         limiter.acquire("partner", "us", 1).await?;
+    ///         println!("sending {order}");
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`], if it is denied, there is no policy of this name, or its limit does not support
+    /// waiting: see [`Policy::max_wait`](crate::Policy::max_wait).
+    pub async fn acquire(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        cost: u32,
+    ) -> Result<Permit, Denied> {
+        self.try_acquire(policy, key, cost, Duration::MAX).await
+    }
+
+    /// Like [`acquire`](Self::acquire), if the wait is no longer than `timeout`. Otherwise it is
+    /// denied at once and takes nothing; [`Decision::delay`] says how long the wait would have
+    /// been.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy, per_second};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limit = Limit::token_bucket(1, per_second(100));
+    /// let limiter = Limiter::new(MemoryStore::new(), [Policy::new("partner", limit)])?;
+    /// let soon = Duration::from_millis(50);
+    /// limiter.try_acquire("partner", "us", 200, soon).await?;
+    /// let denied = limiter.try_acquire("partner", "us", 1, soon).await.unwrap_err();
+    /// assert!(denied.decision().unwrap().delay() > Duration::from_secs(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`acquire`](Self::acquire).
+    pub async fn try_acquire(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        cost: u32,
+        timeout: Duration,
+    ) -> Result<Permit, Denied> {
+        let waiting = Waiting {
+            limiter: self,
+            policy: &self.waiting_policy(policy)?,
+            key: &key.into(),
+            cost: Some(cost),
+            is_strict: false,
+        };
+        let mut permit = waiting.permit(timeout).await?;
+        permit.begin_use();
+        Ok(permit)
+    }
+
+    /// The policy of this name, if its permits can be waited for.
+    pub(crate) fn waiting_policy(&self, policy: &str) -> Result<WaitingPolicy, CheckError> {
+        let rules = self.0.rules.load();
+        let found = rules.named(policy)?;
+        if found.algorithm.is_some_and(|first| !first.can_wait()) {
+            return Err(CheckError::CannotWait {
+                name: policy.to_owned(),
+            });
+        }
+        Ok(WaitingPolicy {
+            name: found.id.shared_name(),
+            found_in: Arc::clone(&rules),
+        })
+    }
+
+    /// Takes one request's permits (the policy's cost by default) and waits for them. The limit
+    /// holds at every instant, except for a cost above its capacity: that is taken as
+    /// [`acquire`](Self::acquire) takes it. If the permits would be there only after `longest`, the
+    /// request is denied without taking anything, and no penalty counts that: it is asked for
+    /// again.
+    ///
+    /// If nobody can wait for the permits of the policy in force any more, it denies what does not
+    /// fit, and bans nobody for it.
+    pub(crate) async fn reserve(
+        &self,
+        policy: &WaitingPolicy,
+        key: &Key,
+        cost: Option<u32>,
+        longest: Duration,
+    ) -> Result<Permit, Denied> {
+        let waiting = Waiting {
+            limiter: self,
+            policy,
+            key,
+            cost,
+            is_strict: true,
+        };
+        waiting.permit(longest).await
+    }
+}
+
+impl Waiting<'_> {
+    /// Waits until the permits are available; if dropped before, gives them back. Permits that this
+    /// process granted for lack of an answer are asked for again once the store answers: a small share
+    /// may take so long that callers who come after the store's return would overtake this one.
+    async fn permit(&self, longest: Duration) -> Result<Permit, Denied> {
+        let start = Instant::now();
+        let mut permit = self.ask(longest, false).await?;
+        loop {
+            let delay = permit.delay();
+            if delay.is_zero() {
+                return Ok(permit);
+            }
+            let mut due = self.limiter.delay(delay);
+            if !permit.is_local() {
+                due.await;
+                return Ok(permit);
+            }
+            permit = loop {
+                if !self.does_store_answer_before(&mut due, &permit).await {
+                    return Ok(permit);
+                }
+                let left = match self.is_strict {
+                    true => longest,
+                    false => longest.saturating_sub(start.elapsed()),
+                };
+                // A full store answers looks but fails takes. The place in the share's queue is kept
+                // until the store has decided.
+                match self.ask(left, true).await {
+                    Ok(anew) if !anew.has_store_failed() => break anew,
+                    Err(denied) if !denied.has_store_failed() => return Err(denied),
+                    _ => {}
+                }
+            };
+        }
+    }
+
+    async fn ask(&self, longest: Duration, of_store_alone: bool) -> Result<Permit, Denied> {
+        let rules = self.limiter.0.rules.load();
+        // The policy that now has this name, or the one found before if none has it now.
+        let rules = match rules.named(&self.policy.name) {
+            Ok(_) => rules,
+            Err(_) => Guard::from_inner(Arc::clone(&self.policy.found_in)),
+        };
+        let (asked, asked_as) = {
+            let policy = rules.named(&self.policy.name)?;
+            let cost = self.cost.unwrap_or_else(|| policy.default_cost());
+            let asked_as = AskedAs {
+                patience: Some(self.patience(policy, cost, longest)),
+                until_granted: self.is_strict,
+                of_store_alone,
+                ..AskedAs::PERMIT
+            };
+            let asked = KeyedCost {
+                policy: &self.policy.name,
+                key: self.key,
+                cost: Some(cost),
+            };
+            ([asked], asked_as)
+        };
+        let evaluation = Evaluation::under(rules);
+        self.limiter
+            .ask_for_permit(evaluation, &asked, asked_as)
+            .await
+    }
+
+    fn patience(&self, policy: &ReadyPolicy, cost: u32, longest: Duration) -> Patience {
+        // A queue lets one out at a time however they wait, and would deny those that find it full.
+        let queues = policy.algorithm.is_some_and(|first| first.queues());
+        if !self.is_strict || queues || cost > policy.capacity() {
+            Patience::UntilPaid(longest.into())
+        } else {
+            Patience::UntilItFits(longest.into())
+        }
+    }
+
+    async fn does_store_answer_before(&self, due: &mut Delay, permit: &Permit) -> bool {
+        let mut answered = pin!(until_store_answers(permit));
+        poll_fn(|cx| match due.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(false),
+            Poll::Pending => answered.as_mut().poll(cx).map(|()| true),
+        })
+        .await
+    }
+}
+
+/// Checks every second whether the store is back. Perhaps all callers wait here, so that nobody else
+/// would find out; and part of a store can come back without a change of the circuit breaker.
+async fn until_store_answers(permit: &Permit) {
+    loop {
+        sleep(SECOND).await;
+        if let Some(charges) = permit.charges()
+            && charges.does_store_answer().await
+        {
+            return;
+        }
+    }
+}
+
+impl fmt::Debug for WaitingPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WaitingPolicy").field(&self.name).finish()
+    }
+}
