@@ -5,6 +5,7 @@ mod dynamic_limits;
 mod operations;
 mod panics;
 mod penalty;
+mod permits;
 mod rules;
 mod settle;
 mod throttle;

@@ -34,7 +34,7 @@ on_every_store! {
 }
 
 /// A limiter with a policy for each of these limits, named after them.
-fn limiter_of(bench: &Bench, limits: impl IntoIterator<Item = (&'static str, Limit)>) -> Limiter {
+pub(crate) fn limiter_of(bench: &Bench, limits: impl IntoIterator<Item = (&'static str, Limit)>) -> Limiter {
     let policies = limits
         .into_iter()
         .map(|(name, limit)| Policy::new(name, limit));
@@ -322,6 +322,19 @@ async fn an_unknown_policy_is_an_error(bench: &Bench) {
         assert_eq!(error.to_string(), "no policy is named \"apo\"");
         assert!(matches!(error, CheckError::UnknownPolicy { name } if name == "apo"));
     }
+    let known_and_unknown = [("api", "alice", 1), ("apo", "alice", 1)];
+    for asked in [
+        limiter.admit("apo", "alice").await,
+        limiter.admit_all(known_and_unknown).await,
+        limiter.acquire("apo", "alice", 1).await,
+    ] {
+        let denied = asked.unwrap_err();
+        assert_eq!(denied.to_string(), "no policy is named \"apo\"");
+        assert_eq!(denied.policy(), "apo");
+        let name = "apo".to_owned();
+        assert_eq!(denied.error(), Some(&CheckError::UnknownPolicy { name }));
+    }
+    assert_eq!(limiter.peek("api", "alice").await.unwrap().remaining(), 1);
 }
 
 /// A store that is down.
