@@ -199,8 +199,13 @@ impl Limiter {
             };
             match &read.judges {
                 Some(rates) => {
-                    let patience = policy.patience(request, &rates.first);
-                    applied.ask(policy, of, rates, read.cost, patience, &mut checks);
+                    let take = Take {
+                        cost: read.cost,
+                        patience: policy.patience(request, &rates.first),
+                        lease: lease_for(&rates.first, read.cost),
+                        is_final: true,
+                    };
+                    applied.ask(policy, of, rates, take, &mut checks);
                 }
                 None => applied.admit_nothing(of, 1),
             }
@@ -262,8 +267,17 @@ impl Limiter {
                 applied.admit_nothing(of, cost);
                 continue;
             };
-            let patience = asked_as.patience.unwrap_or(policy.patience);
-            applied.ask(policy, of, &rates, cost, patience, &mut checks);
+            let take = Take {
+                cost,
+                patience: asked_as.patience.unwrap_or(policy.patience),
+                // Without a permit nobody would end it, and a credit finds only what has none.
+                lease: match asked_as.is_permit {
+                    true => lease_for(&rates.first, cost),
+                    false => None,
+                },
+                is_final: true,
+            };
+            applied.ask(policy, of, &rates, take, &mut checks);
             if asked_as.until_granted && mode != Mode::Shadow {
                 // In front of the limit, a penalty denies while it bans but counts no denial.
                 applied.penalties_ahead = policy.count_checks() - policy.count_rates();
@@ -394,16 +408,10 @@ impl Applied {
         policy: &'p ReadyPolicy,
         of: AppliedPolicy,
         rates: &Judges,
-        cost: u32,
-        patience: Patience,
+        take: Take,
         checks: &mut Checks<'p>,
     ) {
-        let action = Action::Take(Take {
-            cost,
-            patience,
-            lease: lease_for(&rates.first, cost),
-            is_final: true,
-        });
+        let action = Action::Take(take);
         if policy.count_checks() == 1 {
             let is_shadow = of.mode == Mode::Shadow;
             checks.push(policy.check(0, of.subject, rates.first, action, is_shadow));
