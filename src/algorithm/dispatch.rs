@@ -8,7 +8,7 @@ use super::state::{Remembered, State};
 use super::{
     concurrency, debt, fixed_window, penalty, sliding_counter, sliding_log, sliding_window,
 };
-use crate::decision::Decision;
+use crate::decision::{Decision, Receipt};
 use crate::time::Micros;
 
 /// Calls a method of the algorithm's [`Arithmetic`].
@@ -120,6 +120,16 @@ impl Algorithm {
                 self.commit(state, now, action, reading)
             }
         )
+    }
+
+    /// The receipt of permits of which `actual` are charged by now, in place of `charged`.
+    pub(crate) fn settled(&self, receipt: &Receipt, charged: u32, actual: u32) -> Receipt {
+        match &self.0 {
+            Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
+                debt.settled(receipt, charged, actual)
+            }
+            _ => *receipt,
+        }
     }
 
     /// Decides the only check of a question, and carries it out if it fits.

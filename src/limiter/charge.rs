@@ -222,6 +222,10 @@ impl Charges {
         self.carry_out_later(steps.collect(), false);
         for charge in &mut self.charges {
             if charge.quota.policy.id.name() == policy {
+                if let Some(receipt) = &mut charge.receipt {
+                    let algorithm = &charge.quota.algorithm;
+                    *receipt = algorithm.settled(receipt, charge.cost, actual);
+                }
                 charge.cost = actual;
             }
         }

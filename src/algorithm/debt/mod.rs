@@ -141,6 +141,19 @@ impl Debt {
         fixed(receipt.mark)
     }
 
+    /// The receipt, once `actual` permits are charged in place of those that it was for. If debts were
+    /// paid back in between, it covers less than is owed, never more.
+    pub(super) fn settled(&self, receipt: &Receipt, charged: u32, actual: u32) -> Receipt {
+        let paid_at = self
+            .paid_at(receipt)
+            .saturating_add(self.price(actual.saturating_sub(charged)))
+            .saturating_sub(self.price(charged.saturating_sub(actual)));
+        Receipt {
+            mark: [paid_at.us, paid_at.fraction.into()],
+            ..*receipt
+        }
+    }
+
     /// How many whole permits are given in this time.
     #[inline]
     fn permits_of(&self, time: FixedMicros) -> u32 {
