@@ -297,7 +297,7 @@ where
 }
 
 /// Matches none: for a policy that is asked by [`Limiter::check`](crate::Limiter::check) or
-/// [`hold`](crate::Limiter::hold), and that a layer of the same limiter is to leave alone.
+/// [`admit`](crate::Limiter::admit), and that a layer of the same limiter is to leave alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRequest;
 
