@@ -34,6 +34,9 @@ pub(crate) struct Charges {
 /// What the layer keeps for a request. Most requests have nothing to give back.
 pub(crate) type RequestCharges = Option<Box<Charges>>;
 
+/// What each charge has really cost, as far as it is told.
+type ActualCosts = SmallVec<[Option<u32>; 2]>;
+
 /// What one check of a policy has taken.
 struct Charge {
     quota: Quota,
@@ -175,57 +178,59 @@ impl Charges {
 
     /// Settles what the response says.
     pub(crate) fn settle_by(&mut self, response: &ResponseHead<'_>) {
-        let each = self.charges.iter();
-        // The cost is read once for all rates.
-        let firsts = each.filter(|charge| charge.quota.rate == 0 && charge.quota.policy.settles());
-        let actual: SmallVec<[_; 2]> = firsts
-            .map(|charge| {
-                let policy = Arc::clone(&charge.quota.policy);
-                let actual = policy.settled_cost(response, charge.cost);
-                (policy, actual)
-            })
-            .collect();
-        for (policy, actual) in actual {
-            self.settle(policy.id.name(), actual);
+        let mut actual: ActualCosts = SmallVec::new();
+        for charge in &self.charges {
+            let policy = &charge.quota.policy;
+            actual.push(match charge.quota.rate {
+                0 if policy.settles() => Some(policy.settled_cost(response, charge.cost)),
+                0 => None,
+                // The cost is read once for all rates, of which this is not the first.
+                _ => actual.last().copied().flatten(),
+            });
         }
+        self.settle_each(&actual);
     }
 
-    /// Charges or gives back the difference between the actual cost and what was charged under this
-    /// policy.
+    /// Settles what is told of one policy.
     pub(super) fn settle(&mut self, policy: &str, actual: u32) {
+        let each = self.charges.iter();
+        let actual: ActualCosts = each
+            .map(|charge| (charge.quota.policy.id.name() == policy).then_some(actual))
+            .collect();
+        self.settle_each(&actual);
+    }
+
+    /// Charges or gives back the difference between what each has really cost, where it is known, and
+    /// what was charged for it: all in one question.
+    fn settle_each(&mut self, actual: &[Option<u32>]) {
         let rules = self.limiter.0.rules.load();
-        let is_of_policy = |charge: &&Charge| charge.quota.policy.id.name() == policy;
-        let steps = self
-            .charges
-            .iter()
-            .filter(is_of_policy)
-            .filter_map(|charge| {
-                let quota = &charge.quota;
-                let receipt = charge.receipt?;
-                let (quota, action) = match actual.cmp(&charge.cost) {
-                    Ordering::Greater => {
-                        let action = Action::Charge(actual - charge.cost);
-                        (quota.in_force(&rules), action)
-                    }
-                    Ordering::Less => {
-                        let action = charge.unused(charge.cost - actual, receipt);
-                        (Cow::Borrowed(quota), action)
-                    }
-                    Ordering::Equal => return None,
-                };
-                Some(Step {
-                    quota,
-                    action,
-                    is_in_store: true,
-                })
-            });
-        self.carry_out_later(steps.collect(), false);
-        for charge in &mut self.charges {
-            if charge.quota.policy.id.name() == policy {
-                if let Some(receipt) = &mut charge.receipt {
-                    let algorithm = &charge.quota.algorithm;
-                    *receipt = algorithm.settled(receipt, charge.cost, actual);
+        let mut steps = Steps::new();
+        for (charge, actual) in self.charges.iter().zip(actual) {
+            let (Some(actual), Some(receipt)) = (*actual, charge.receipt) else {
+                continue;
+            };
+            let (quota, action) = match actual.cmp(&charge.cost) {
+                Ordering::Greater => {
+                    let action = Action::Charge(actual - charge.cost);
+                    (charge.quota.in_force(&rules), action)
                 }
+                Ordering::Less => {
+                    let action = charge.unused(charge.cost - actual, receipt);
+                    (Cow::Borrowed(&charge.quota), action)
+                }
+                Ordering::Equal => continue,
+            };
+            steps.push(Step {
+                quota,
+                action,
+                is_in_store: true,
+            });
+        }
+        self.carry_out_later(steps, false);
+        for (charge, actual) in self.charges.iter_mut().zip(actual) {
+            if let (Some(actual), Some(receipt)) = (*actual, charge.receipt) {
+                let algorithm = &charge.quota.algorithm;
+                charge.receipt = Some(algorithm.settled(&receipt, charge.cost, actual));
                 charge.cost = actual;
             }
         }
