@@ -19,9 +19,9 @@ use super::{
     Config, FileError, access, fixed, headers, policy, rate, regular_file, routes, unsound,
 };
 use crate::http::is_preflight;
-use crate::limiter::{Limiter, Rules};
+use crate::limiter::Rules;
 use crate::policy::Policy;
-use crate::store::{AlwaysAllow, DEFAULT_TIMEOUT};
+use crate::store::DEFAULT_TIMEOUT;
 
 const FIELDS: Known = &[
     "store",
@@ -101,8 +101,9 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
         return Ok(DEFAULT_TIMEOUT);
     };
     let timeout = rate::time(&field)?;
-    let sound = Limiter::builder(AlwaysAllow).timeout(timeout).build();
-    sound.map_err(|error| unsound::value(&field, error))?;
+    Rules::new()
+        .validate(timeout)
+        .map_err(|error| unsound::value(&field, error))?;
     Ok(timeout)
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::error::ConfigError;
-use crate::limiter::{Limiter, Rules};
+use crate::limiter::Rules;
 use crate::observe::Observer;
 use crate::policy::Policy;
-use crate::store::AlwaysAllow;
+use crate::store::DEFAULT_TIMEOUT;
 
 #[derive(Clone, Default)]
 pub(super) struct InCode {
@@ -23,7 +23,7 @@ impl InCode {
     /// Names what is wrong with the policy, or that another one has its name.
     pub(super) fn add(&mut self, policy: Policy, rules: Rules) -> Result<(), ConfigError> {
         let rules = rules.policy(policy.clone());
-        Limiter::builder(AlwaysAllow).rules(rules).build()?;
+        rules.validate(DEFAULT_TIMEOUT)?;
         self.policies.push(policy);
         Ok(())
     }

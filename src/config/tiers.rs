@@ -10,10 +10,9 @@ use super::proxies::Proxies;
 use super::{FileError, key, limit, unsound};
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::limiter::Limiter;
+use crate::limiter::Rules;
 use crate::policy::Policy;
 use crate::request::{KeyExtractor, RequestHead};
-use crate::store::AlwaysAllow;
 
 const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
 
@@ -157,11 +156,8 @@ pub(super) fn refuse_unsound_policy(
     policy: Policy,
     timeout: Duration,
 ) -> Result<(), FileError> {
-    let limiter = Limiter::builder(AlwaysAllow)
-        .timeout(timeout)
-        .policy(policy);
-    let sound = limiter.build();
-    sound
-        .map(drop)
+    Rules::new()
+        .policy(policy)
+        .validate(timeout)
         .map_err(|error| unsound::policy(fields, error))
 }

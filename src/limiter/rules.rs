@@ -102,8 +102,21 @@ impl Rules {
         self.policies.len()
     }
 
-    /// Validates everything. `timeout` is how long a decision may take.
+    /// Whether a limiter could be built of them. `timeout` is how long a decision may take.
+    #[cfg(feature = "config")]
+    pub(crate) fn validate(self, timeout: Duration) -> Result<(), ConfigError> {
+        self.ready(timeout).map(drop)
+    }
+
+    /// Validates everything, the `timeout` included.
     pub(super) fn ready(self, timeout: Duration) -> Result<ReadyRules, ConfigError> {
+        if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(60) {
+            return Err(ConfigError::out_of_range(
+                "timeout",
+                format_args!("{timeout:?}"),
+                "1 ms to 60 s",
+            ));
+        }
         self.exempt
             .iter()
             .try_for_each(|requests| requests.validate())?;

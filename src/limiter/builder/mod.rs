@@ -142,13 +142,6 @@ impl<S: Store> LimiterBuilder<S> {
     ///
     /// Names the policy and the field that make no sense, and what would be right.
     pub fn build(self) -> Result<Limiter, ConfigError> {
-        if self.timeout < Duration::from_millis(1) || self.timeout > Duration::from_secs(60) {
-            return Err(ConfigError::out_of_range(
-                "timeout",
-                format_args!("{:?}", self.timeout),
-                "1 ms to 60 s",
-            ));
-        }
         if self.secret.as_ref().is_some_and(Vec::is_empty) {
             // Most likely an environment variable that is not set.
             return Err(ConfigError::out_of_range(
