@@ -11,9 +11,9 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use tower::{Layer, Service, ServiceExt};
+use tower_throttle::store::Store;
 use tower_throttle::{
-    Limit, Limiter, MemoryStore, Policy, QuotaHeaders, RateLimitLayer, RequestHead, SECOND, Store,
-    Wrapped,
+    Limit, Limiter, MemoryStore, Policy, QuotaHeaders, RateLimitLayer, RequestHead, SECOND, Wrapped,
 };
 
 use support::http_store::{TestStore, Trip};

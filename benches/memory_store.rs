@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
 use futures_util::FutureExt as _;
+use tower_throttle::store::DenyCache;
 use tower_throttle::{
-    Clock as _, DAY, DenyCache, Limit, Limiter, MINUTE, MemoryStore, Policy, SECOND, SystemClock,
+    Clock as _, DAY, Limit, Limiter, MINUTE, MemoryStore, Policy, SECOND, SystemClock,
 };
 
 const KEYS: u64 = 100_000;

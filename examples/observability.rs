@@ -14,9 +14,10 @@ use axum::Router;
 use axum::routing::{get, post};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use tokio::net::TcpListener;
+use tower_throttle::store::Store;
 use tower_throttle::{
     FailureMode, HOUR, Header, Limit, Limiter, MINUTE, MemoryStore, Metrics, Mode, PeerAddr,
-    Policy, RateLimitLayer, RedisStore, Route, Store, TopDenied,
+    Policy, RateLimitLayer, RedisStore, Route, TopDenied,
 };
 
 /// How often the exporter's own listener would do it.

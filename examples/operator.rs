@@ -17,9 +17,10 @@ use axum::{Router, routing::get};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use reqwest::RequestBuilder;
 use tokio::net::TcpListener;
+use tower_throttle::store::Store;
 use tower_throttle::{
     Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, Prefetch, RateLimitLayer,
-    RedisStore, Route, SECOND, Store, TopDenied, per_second,
+    RedisStore, Route, SECOND, TopDenied, per_second,
 };
 
 /// Lets operators in. In production, use what guards your other internal pages.

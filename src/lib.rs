@@ -55,8 +55,8 @@
 //! `MemoryStore` counts in one process, with nothing to install and no round trip. `RedisStore` counts
 //! for all processes that share a prefix on the same Redis or Valkey server or cluster. One script call
 //! decides a request, on the server's clock; no call is made about a subject that is known to be denied
-//! ([`DenyCache`]). Both take the same policies and give the same answers. [`Store`] is the trait
-//! behind both.
+//! ([`DenyCache`](store::DenyCache)). Both take the same policies and give the same answers. For a
+//! store of your own, the module [`store`] has the trait behind both.
 //!
 //! # What if the store fails
 //!
@@ -78,7 +78,7 @@
 //! answers that it refuses; a wrong password, a missing right or a bad certificate makes it 5 s at
 //! once). Each pause is longer or shorter by up to a fifth. A store that can tell when it is back is asked
 //! within a second of that, if there are requests, whatever is left of the pause: see
-//! [`Store::recovered`].
+//! [`Store::recovered`](store::Store::recovered).
 //!
 //! Keys of a foreign type and a full memory do not count towards the breaker. Nor do failures on
 //! some nodes of a cluster, as long as others have answered within a second, unless half of at least
@@ -114,8 +114,8 @@
 //! [`AlwaysDeny`] are stores with one answer. A store that fails takes a few lines:
 //!
 //! ```
-//! use tower_throttle::{Answer, Check, FailureMode, Limit, Limiter, MINUTE, Policy, Store};
-//! use tower_throttle::{StoreError, StoreErrorKind};
+//! use tower_throttle::store::{Answer, Check, Store};
+//! use tower_throttle::{FailureMode, Limit, Limiter, MINUTE, Policy, StoreError, StoreErrorKind};
 //!
 //! struct Down;
 //!
@@ -221,10 +221,10 @@ mod ranges;
 mod time;
 mod trace;
 // Floor 1: the algorithms.
-pub mod algorithm;
+mod algorithm;
 // Floor 2: the stores, and the observers.
 mod observe;
-mod store;
+pub mod store;
 // Floor 3: policies and the limiter.
 mod access;
 mod limiter;
@@ -248,12 +248,11 @@ mod operator;
 mod top_denied;
 
 pub use self::access::AccessList;
-#[doc(inline)]
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
 #[doc(inline)]
 pub use self::config::{Config, ConfigFile, FileError, OpenError, WatchedConfig};
-pub use self::decision::{Decision, Decisions, Outcome, Receipt, Verdict};
+pub use self::decision::{Decision, Outcome, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
 pub use self::extractor::NoDecision;
@@ -279,14 +278,13 @@ pub use self::request::{
     NoRequest, RequestHead, RequestMatcher, extractor,
 };
 pub use self::response::ResponseHead;
+pub use self::store::failover::{FailureMode, Outage};
+pub use self::store::fixed::{AlwaysAllow, AlwaysDeny};
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
-pub use self::store::{
-    AlwaysAllow, AlwaysDeny, Answer, Check, DenyCache, FailureMode, GivenBack, Outage,
-    PendingAnswer, PolicyId, Prefetch, Recovered, Store,
-};
+pub use self::store::policy_id::Prefetch;
 #[cfg(feature = "redis")]
-pub use self::store::{RedisCredentials, RedisStore, RedisStoreBuilder};
+pub use self::store::redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
 pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
 pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};

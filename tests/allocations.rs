@@ -15,10 +15,10 @@ use axum::body::Body;
 use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, Response};
 use tower::{Layer as _, Service as _, service_fn};
+use tower_throttle::store::{Answer, Check, DenyCache, Store};
 use tower_throttle::{
-    Answer, Check, DAY, DenyCache, FailureMode, HOUR, Header, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Peer, PeerAddr, Policy, Prefetch, QuotaHeaders, RateLimitLayer, SECOND, Store,
-    StoreError, StoreErrorKind,
+    DAY, FailureMode, HOUR, Header, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Peer,
+    PeerAddr, Policy, Prefetch, QuotaHeaders, RateLimitLayer, SECOND, StoreError, StoreErrorKind,
 };
 #[cfg(feature = "metrics")]
 use tower_throttle::{Metrics, TopDenied};

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Take};
+use tower_throttle::store::{Action, Algorithm, LeaseId, Take};
+use tower_throttle::store::{Answer, Check, PolicyId, Store};
 use tower_throttle::{
-    Answer, Check, Clock, Decision, FailureMode, Key, ManualClock, MemoryStore, Micros, PolicyId,
-    SECOND, Store, StoreError, Subject,
+    Clock, Decision, FailureMode, Key, ManualClock, MemoryStore, Micros, SECOND, StoreError,
+    Subject,
 };
 
 use crate::limits::{Named, UNDER_WAY};

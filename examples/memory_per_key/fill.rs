@@ -3,10 +3,9 @@
 use std::error::Error;
 use std::num::NonZeroU64;
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Take};
-use tower_throttle::{
-    Answer, Check, FailureMode, Key, ManualClock, PolicyId, Store, StoreError, Subject,
-};
+use tower_throttle::store::{Action, Algorithm, LeaseId, Take};
+use tower_throttle::store::{Answer, Check, PolicyId, Store};
+use tower_throttle::{FailureMode, Key, ManualClock, StoreError, Subject};
 
 use crate::limits::{Measured, Use, WINDOW};
 

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use redis::{Cmd, Connection, FromRedisValue, RedisResult, cmd};
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
 use tower_throttle::{Clock as _, ManualClock, Micros, RedisStore, SystemClock};
 
 use crate::fill::{act, fill};

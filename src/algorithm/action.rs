@@ -60,7 +60,7 @@ pub enum Action {
 ///
 /// ```
 /// use tower_throttle::SECOND;
-/// use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
+/// use tower_throttle::store::{Action, LeaseId, Patience, Take};
 ///
 /// let patient = Take::new(3).with_patience(Patience::UntilItFits(SECOND.into()));
 /// let held = Take::new(1).with_lease(LeaseId::new());
@@ -84,7 +84,7 @@ pub struct Take {
 }
 
 /// What to do with a cost that does not fit yet. Only algorithms that
-/// [can wait](crate::algorithm::Algorithm::can_wait) heed it.
+/// [can wait](crate::store::Algorithm::can_wait) heed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Patience {

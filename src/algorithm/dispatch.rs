@@ -325,7 +325,7 @@ impl Algorithm {
     /// [`Penalty`](crate::Penalty) stays as it is.
     ///
     /// ```
-    /// use tower_throttle::algorithm::Algorithm;
+    /// use tower_throttle::store::Algorithm;
     /// use tower_throttle::{Limit, MINUTE};
     ///
     /// let whole = Algorithm::try_from(&Limit::gcra(100, MINUTE).burst(10))?;

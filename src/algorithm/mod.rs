@@ -1,12 +1,8 @@
 //! The algorithms as pure arithmetic: the specification that `lua/` mirrors, and what the memory
 //! store runs.
 //!
-//! Every algorithm answers in two steps, here as in its script, so that several checks of one
-//! request can be decided all or nothing: [`read`](Algorithm::read) tells whether the action fits
-//! the state and writes nothing; [`commit`](Algorithm::commit) carries it out, and is called only
-//! for those checks that [`committed`] names, and for those that do not fit, of which it repairs the
-//! state. [`decide()`] turns what was read, by either half of
-//! the crate, into the [`Decisions`](crate::Decisions).
+//! Every algorithm answers in two steps, here as in its script: the module [`store`](crate::store)
+//! says how they become the decisions on a question.
 
 mod action;
 mod arithmetic;

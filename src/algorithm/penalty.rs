@@ -24,7 +24,7 @@ use crate::time::Micros;
 ///
 /// If the limit denies for longer than the ban, its wait is told. Under a
 /// [concurrency](crate::Limit::concurrency) limit, headers tell the ban. A decision by the store then
-/// tells the time until leases lapse if that is longer, and one from [memory](crate::DenyCache) the
+/// tells the time until leases lapse if that is longer, and one from [memory](crate::store::DenyCache) the
 /// ban alone.
 ///
 /// ```

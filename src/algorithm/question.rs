@@ -7,7 +7,7 @@ use super::dispatch::Algorithm;
 use super::reading::Reading;
 use crate::decision::Decisions;
 
-/// What one check asks of its key: see [`Check::ask`](crate::Check::ask).
+/// What one check asks of its key: see [`Check::ask`](crate::store::Check::ask).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Ask<'a> {

@@ -73,7 +73,7 @@ pub(crate) enum Origin {
 impl Receipt {
     /// The instant of the decision, on the store's clock. `None` if nobody is going to give back
     /// what it has taken, as with [`Limiter::check`](crate::Limiter::check): the store is not asked
-    /// for it [then](crate::algorithm::Take::is_final).
+    /// for it [then](crate::store::Take::is_final).
     pub fn taken_at(&self) -> Option<Micros> {
         (!self.at.is_zero()).then_some(self.at)
     }
@@ -104,7 +104,7 @@ pub enum Outcome {
     /// The subject is on the deny list.
     Refused,
     /// The store gave no answer and the policy's failure mode lets the request pass uncounted; or
-    /// the store could not carry out a check in [shadow](crate::Check::is_shadow), which does not
+    /// the store could not carry out a check in [shadow](crate::store::Check::is_shadow), which does not
     /// affect the request.
     FailedOpen(StoreErrorKind),
     /// The store gave no answer and the policy's failure mode refuses the request.
@@ -162,7 +162,7 @@ impl Decision {
     /// [concurrency](crate::Limit::concurrency) limit, it is the time until enough leases lapse
     /// unless they are renewed: requests that end shorten it, requests that go on prolong it. After
     /// a store failure it is a guess of one second. A [remembered](Self::is_remembered) one is as
-    /// exact as [`DenyCache`](crate::DenyCache#what-is-exact) describes.
+    /// exact as [`DenyCache`](crate::store::DenyCache#what-is-exact) describes.
     pub fn retry_after(&self) -> Option<Duration> {
         let helps = match self.outcome {
             Outcome::Denied | Outcome::Banned | Outcome::FailedClosed(_) => true,
@@ -190,7 +190,7 @@ impl Decision {
     }
 
     /// Identifies what this decision has taken, to give it back: see
-    /// [`Action::Refund`](crate::algorithm::Action::Refund). For a limit of several rates, what it
+    /// [`Action::Refund`](crate::store::Action::Refund). For a limit of several rates, what it
     /// has taken under the first.
     pub fn receipt(&self) -> Receipt {
         self.receipt
@@ -217,7 +217,7 @@ impl Decision {
     }
 
     /// Whether the store was not asked because this process remembers a denial that still holds:
-    /// see [`DenyCache`](crate::DenyCache). Nothing was taken then.
+    /// see [`DenyCache`](crate::store::DenyCache). Nothing was taken then.
     pub fn is_remembered(&self) -> bool {
         self.is_remembered
     }

@@ -203,7 +203,7 @@ impl Limit {
     ///
     /// It holds its place until it has sent its body and read the response, however slowly. And while
     /// it is denied, it makes the store decide as often as it asks: a place may become free at any
-    /// moment, so no denial is [remembered](crate::DenyCache). Other policies of the same layer do
+    /// moment, so no denial is [remembered](crate::store::DenyCache). Other policies of the same layer do
     /// not bound that, as nothing is taken from them; a [`Penalty`](crate::Penalty) does, and so does
     /// a limit by rate in a layer of its own outside of this one.
     ///

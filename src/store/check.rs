@@ -14,8 +14,9 @@ use crate::time::{Micros, SECOND};
 /// [`new`](Self::new):
 ///
 /// ```
-/// use tower_throttle::algorithm::{Action, Algorithm};
-/// use tower_throttle::{Check, Key, Limit, MINUTE, PolicyId, Subject};
+/// use tower_throttle::store::{Action, Algorithm};
+/// use tower_throttle::store::{Check, PolicyId};
+/// use tower_throttle::{Key, Limit, MINUTE, Subject};
 ///
 /// let policy = PolicyId::new("login");
 /// let alice = Subject::from(&Key::from("alice"));

@@ -1,4 +1,16 @@
-//! The stores, which count: one question, one answer, one round trip.
+//! For stores of your own: the trait that all stores implement, and what it takes to do so.
+//!
+//! **This module may change with any version before 1.0**, while the rest of the crate keeps to its
+//! API. Whoever only uses a limiter needs none of it.
+//!
+//! A [`Store`] answers one question about a request in one atomic step. The question is a list of
+//! [`Check`]s, of which each has an [`Algorithm`]: the arithmetic that `lua/` mirrors, and what
+//! `MemoryStore` runs. It answers in two steps, so that several checks of one request are decided all
+//! or nothing. [`read`](Algorithm::read) tells whether an [`Action`] fits the [`State`] and writes
+//! nothing. [`commit`](Algorithm::commit) carries it out, and is called only for those checks that
+//! [`committed`] names, and for those that do not fit, of which it repairs the state. [`decide`] turns
+//! what was read into the [`Decisions`]. A [`DenyCache`] around a store that takes a round trip
+//! answers for subjects that are known to be denied.
 
 use std::fmt;
 use std::future::Future;
@@ -8,8 +20,12 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::decision::Decisions;
 use crate::error::StoreError;
+
+pub use crate::algorithm::{
+    Action, Algorithm, Ask, LeaseId, Patience, Reading, State, Take, committed, decide,
+};
+pub use crate::decision::{Decisions, Receipt};
 
 mod begun;
 mod check;
@@ -17,13 +33,13 @@ mod claim;
 mod deadline;
 mod deny_cache;
 mod duty;
-mod failover;
+pub(crate) mod failover;
 mod fingerprints;
-mod fixed;
+pub(crate) mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 mod owned;
-mod policy_id;
+pub(crate) mod policy_id;
 mod prefetch;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -37,18 +53,20 @@ pub use deny_cache::DenyCache;
 #[cfg(feature = "axum")]
 pub(crate) use failover::Consequences;
 pub(crate) use failover::{Enforced, Failover, PendingDecisions};
-pub use failover::{FailureMode, Outage};
-pub use fixed::{AlwaysAllow, AlwaysDeny};
+pub(crate) use failover::{FailureMode, Outage};
+#[cfg(test)]
+pub(crate) use fixed::AlwaysDeny;
 #[cfg(feature = "redis")]
 use policy_id::LAYOUT;
+pub use policy_id::PolicyId;
+pub(crate) use policy_id::Prefetch;
 #[cfg(feature = "redis")]
 pub(crate) use policy_id::RecordId;
-pub use policy_id::{PolicyId, Prefetch};
 pub(crate) use prefetch::Prefetching;
 #[cfg(feature = "config")]
 pub(crate) use redis::{DEFAULT_PREFIX, Logins};
-#[cfg(feature = "redis")]
-pub use redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
+#[cfg(feature = "config")]
+pub(crate) use redis::{RedisStore, RedisStoreBuilder};
 pub(crate) use tries::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE, Tries};
 pub(crate) use under_way::{OnItsWay, UnderWay};
 
@@ -69,12 +87,12 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///    one step, and what was taken is given back if those of another subject deny.
 /// 2. The decisions come in the order of the checks.
 /// 3. A question that is answered with a denial leaves no trace but what a penalty counts, and what
-///    [repairs](crate::algorithm::Algorithm::commit) a step of the clock.
-/// 4. The answers are those of the algorithms in [`algorithm`](crate::algorithm), to the
+///    [repairs](Algorithm::commit) a step of the clock.
+/// 4. The answers are those of [`Algorithm`], to the
 ///    microsecond, on one clock for all who share the store.
 /// 5. Parameters travel with the check: a changed limit judges what was used before.
 /// 6. A policy's name, the period of a further rate of its limit, a subject and the
-///    [name](crate::algorithm::Algorithm::name) of the algorithm make a key; keys never influence
+///    [name](Algorithm::name) of the algorithm make a key; keys never influence
 ///    each other. The check of a penalty has the policy and the subject of the limit before it, and
 ///    only the algorithm tells their keys apart. [`Check::fingerprint`] stands for all four.
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
@@ -100,8 +118,9 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 ///
-/// use tower_throttle::algorithm::{State, committed, decide};
-/// use tower_throttle::{Answer, Check, Clock, Store, SystemClock};
+/// use tower_throttle::store::{State, committed, decide};
+/// use tower_throttle::store::{Answer, Check, Store};
+/// use tower_throttle::{Clock, SystemClock};
 /// # use tower_throttle::{Limit, Limiter, MINUTE, Outcome, Penalty, Policy};
 ///
 /// #[derive(Default)]

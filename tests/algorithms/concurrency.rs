@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, LeaseId, Take};
+use tower_throttle::store::{Action, LeaseId, Take};
 use tower_throttle::{Decision, HOUR, Limit, SECOND};
 
 use crate::credit;

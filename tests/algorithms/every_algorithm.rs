@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Micros, Outcome, Rate, SECOND, per_minute};
 
 use crate::{RATES, every_algorithm};

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
 use tower_throttle::{Clock, DAY, Limit, MINUTE, Micros, SECOND};
 
 mod concurrency;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
-use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Outcome, Rate, Receipt, SECOND, per_minute};
+use tower_throttle::store::Receipt;
+use tower_throttle::store::{Action, Algorithm, LeaseId};
+use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, Outcome, Rate, SECOND, per_minute};
 
 use crate::{credit, every_algorithm};
 use support::bench::Bench;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::{Decision, HOUR, Limit, MINUTE, Outcome, Penalty, SECOND};
 
 use support::bench::Bench;

@@ -9,10 +9,11 @@ use support::bench::Bench;
 use support::limits::{every, in_time};
 use support::on_every_store;
 use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, CheckError, Clock, DAY, Decision, FailureMode, HOUR, Header, Key, Limit,
-    Limiter, MINUTE, MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, RequestHead, SECOND,
-    Store, StoreError, StoreErrorKind,
+    CheckError, Clock, DAY, Decision, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE,
+    MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, RequestHead, SECOND, StoreError,
+    StoreErrorKind,
 };
 
 on_every_store! {
@@ -34,7 +35,10 @@ on_every_store! {
 }
 
 /// A limiter with a policy for each of these limits, named after them.
-pub(crate) fn limiter_of(bench: &Bench, limits: impl IntoIterator<Item = (&'static str, Limit)>) -> Limiter {
+pub(crate) fn limiter_of(
+    bench: &Bench,
+    limits: impl IntoIterator<Item = (&'static str, Limit)>,
+) -> Limiter {
     let policies = limits
         .into_iter()
         .map(|(name, limit)| Policy::new(name, limit));

@@ -11,11 +11,11 @@ use http::{Request, Response};
 use support::bench::Bench;
 use support::on_every_store;
 use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, Answer, BreakerState, Check, Clock, DecisionEvent, DecisionResult, Header, Key,
-    Limit, Limiter, MINUTE, MemoryStore, Micros, Observer, Policy, RateLimitLayer, RefusalEvent,
-    RefusalReason, Rejection, RequestHead, ResponseHead, SECOND, Store, StoreErrorKind,
-    SystemClock, ThrottleLayer,
+    AccessList, BreakerState, Clock, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter,
+    MINUTE, MemoryStore, Micros, Observer, Policy, RateLimitLayer, RefusalEvent, RefusalReason,
+    Rejection, RequestHead, ResponseHead, SECOND, StoreErrorKind, SystemClock, ThrottleLayer,
 };
 
 /// An observer that panics whatever it is told.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use tonic::{Code, Request};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_types::StatusExt;
-use tower_throttle::{
-    HOUR, Limit, Limiter, MemoryStore, Policy, RateLimitLayer, RedisStore, Store,
-};
+use tower_throttle::store::Store;
+use tower_throttle::{HOUR, Limit, Limiter, MemoryStore, Policy, RateLimitLayer, RedisStore};
 
 use crate::stage::{Counted, check, client, serve};
 use support::redis::Server;

@@ -9,11 +9,12 @@ use axum::routing::{any, get};
 use http::{Extensions, Method};
 use reqwest::{Client, Response};
 use support::web::serve;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, AlwaysAllow, AlwaysDeny, Answer, Check, CheckError, Decision, Denied, FailureMode,
-    Header, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, NoRequest, Penalty,
-    Policy, RateLimitLayer, Rejection, RejectionKind, Route, Rules, Store, StoreError,
-    StoreErrorKind, Verdict, per_minute,
+    AccessList, AlwaysAllow, AlwaysDeny, CheckError, Decision, Denied, FailureMode, Header, Key,
+    Limit, Limiter, MINUTE, ManualClock, MemoryStore, Mode, NoRequest, Penalty, Policy,
+    RateLimitLayer, Rejection, RejectionKind, Route, Rules, StoreError, StoreErrorKind, Verdict,
+    per_minute,
 };
 
 /// A store on a stopped clock.

@@ -15,11 +15,11 @@ use support::bench::Bench;
 use support::{on_every_store, web};
 use tokio::sync::Semaphore;
 use tower::{Layer, Service, service_fn};
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, Answer, BreakerState, Check, DecisionEvent, DecisionResult, HOUR, Header, Key,
-    Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey,
-    Outcome, Policy, RateLimitLayer, RefusalEvent, RefusalReason, SECOND, Store, StoreErrorKind,
-    per_minute,
+    AccessList, BreakerState, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter,
+    LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey, Outcome,
+    Policy, RateLimitLayer, RefusalEvent, RefusalReason, SECOND, StoreErrorKind, per_minute,
 };
 
 /// Their number is part of no type: otherwise one more would break code that names the type.

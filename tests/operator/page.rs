@@ -11,9 +11,10 @@ use serde_json::json;
 use support::browser::Browser;
 use support::redis::free_port;
 use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::store::Store;
 use tower_throttle::{
     FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
-    Operator, PeerAddr, Penalty, Policy, Prefetch, RateLimitLayer, RedisStore, Route, Rules, Store,
+    Operator, PeerAddr, Penalty, Policy, Prefetch, RateLimitLayer, RedisStore, Route, Rules,
     TopDenied,
 };
 

@@ -7,9 +7,10 @@ use support::asking::{check_of, pending_answer_of};
 use support::proxy::{Proxy, Way};
 use support::redis::{Server, free_port};
 use support::rights::{documented_rights, user_with};
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
 use tower_throttle::{
-    Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, PolicyId, RedisStore, SECOND,
+    Decision, FailureMode, Limit, Limiter, MINUTE, Outcome, Policy, RedisStore, SECOND,
     StoreErrorKind, per_minute,
 };
 

@@ -5,8 +5,9 @@ use std::num::NonZeroU64;
 use support::asking::heard;
 use support::bench::{Asked, Bench, answer};
 use support::on_every_store;
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Take};
-use tower_throttle::{Answer, Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKind, per_minute};
+use tower_throttle::store::Answer;
+use tower_throttle::store::{Action, Algorithm, LeaseId, Take};
+use tower_throttle::{Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKind, per_minute};
 
 on_every_store! {
     all_checks_are_charged_or_none

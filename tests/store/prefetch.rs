@@ -9,10 +9,11 @@ use support::redis::Server;
 use support::until::until;
 use support::virtual_time::timed;
 use tokio::runtime::Builder;
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy,
-    Prefetch, RedisStore, ResponseHead, Rules, SECOND, Store, per_second,
+    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy, Prefetch,
+    RedisStore, ResponseHead, Rules, SECOND, per_second,
 };
 
 async fn process(server: &Server, policy: Policy) -> Limiter {

@@ -2,10 +2,9 @@
 
 use std::fmt::Debug;
 
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Answer, Check, Decisions, FailureMode, Key, PendingAnswer, PolicyId, Store, StoreError, Subject,
-};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Answer, Check, Decisions, PendingAnswer, PolicyId, Store};
+use tower_throttle::{FailureMode, Key, StoreError, Subject};
 
 /// This many plain takes of one server go by themselves side by side. Those that come then wait for
 /// them, and share a trip.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Answer, Check, Decisions, DenyCache, PolicyId, Store};
 use tower_throttle::{
-    Answer, Check, Clock, Decision, Decisions, DenyCache, Limit, Limiter, LimiterBuilder, MINUTE,
-    ManualClock, MemoryStore, Policy, PolicyId, SECOND, Store, StoreError,
+    Clock, Decision, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Policy,
+    SECOND, StoreError,
 };
 
 use super::asking::{answer_of, check_of, heard};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::store::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::store::{Check, Decisions, PolicyId, Receipt};
 use tower_throttle::{
-    Check, Clock as _, Decision, Decisions, HOUR, Key, Limit, ManualClock, Micros, Penalty,
-    PolicyId, Receipt, Subject,
+    Clock as _, Decision, HOUR, Key, Limit, ManualClock, Micros, Penalty, Subject,
 };
 
 pub const POLICIES: usize = 3;

@@ -5,11 +5,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tower_throttle::algorithm::{Action, Algorithm, Ask, State, committed, decide};
-use tower_throttle::{
-    Answer, Check, Clock, Decisions, Limit, Limiter, ManualClock, Policy, Store, StoreError,
-    StoreErrorKind,
-};
+use tower_throttle::store::{Action, Algorithm, Ask, State, committed, decide};
+use tower_throttle::store::{Answer, Check, Decisions, Store};
+use tower_throttle::{Clock, Limit, Limiter, ManualClock, Policy, StoreError, StoreErrorKind};
 
 /// How a store answers.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,8 @@
 //! `SameForAll`: a store for which everybody is the same subject, and whose answers take a round
 //! trip.
 
-use tower_throttle::{Answer, Check, Key, MemoryStore, Store, Subject};
+use tower_throttle::store::{Answer, Check, Store};
+use tower_throttle::{Key, MemoryStore, Subject};
 
 pub struct SameForAll(pub MemoryStore);
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use http::StatusCode;
-use tower_throttle::{Header, Limiter, MINUTE, MemoryStore, RateLimitLayer, Store};
+use tower_throttle::store::Store;
+use tower_throttle::{Header, Limiter, MINUTE, MemoryStore, RateLimitLayer};
 
 use crate::load::Keys;
 use crate::peers::layered::WHO;

@@ -6,9 +6,8 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode};
 use tower::{Layer, Service, ServiceExt};
-use tower_throttle::{
-    Limiter, MINUTE, Policy, QuotaHeaders, RateLimit, RateLimitLayer, Store, Wrapped,
-};
+use tower_throttle::store::Store;
+use tower_throttle::{Limiter, MINUTE, Policy, QuotaHeaders, RateLimit, RateLimitLayer, Wrapped};
 
 use super::name_of;
 use crate::load::Decide;

@@ -1,7 +1,8 @@
 //! This crate, without HTTP.
 
 use futures_util::FutureExt;
-use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, RedisStore, Store};
+use tower_throttle::store::Store;
+use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, RedisStore};
 
 use super::edition::with_prefetch;
 use super::{Allowance, name_of};

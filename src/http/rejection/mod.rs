@@ -178,7 +178,7 @@ impl Rejection {
     /// exactly, if nobody else asks meanwhile: the longest wait of those that deny. `None` if
     /// waiting does not help. A policy that was not asked
     /// [may deny for longer](Self::has_unasked_policies), and a remembered denial is as exact as
-    /// [`DenyCache`](crate::DenyCache#what-is-exact) describes.
+    /// [`DenyCache`](crate::store::DenyCache#what-is-exact) describes.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }

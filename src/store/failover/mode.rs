@@ -10,7 +10,7 @@ use crate::error::ConfigError;
 /// request, and nothing is taken from the [local](Self::Local) shares of the others. If none
 /// denies, either all local shares together allow the request, and each is charged, or none is.
 ///
-/// A [remembered](crate::DenyCache) denial holds in every mode.
+/// A [remembered](crate::store::DenyCache) denial holds in every mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {

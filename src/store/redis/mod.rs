@@ -66,7 +66,7 @@ pub use reply::fuzzing::redis_reply;
 /// with time and I/O enabled. Clones share the connection.
 ///
 /// A subject that is known to be denied is answered from memory, without a command to the server,
-/// for at most a second: see [`DenyCache`](crate::DenyCache) for what that means, and
+/// for at most a second: see [`DenyCache`](crate::store::DenyCache) for what that means, and
 /// [`without_deny_cache`](Self::without_deny_cache) to ask every question.
 ///
 /// # Round trips

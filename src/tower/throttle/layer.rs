@@ -197,7 +197,7 @@ impl ThrottleLayer {
     ///
     /// A caller who was refused a place asks again when there may be one, plus a random time of up
     /// to half of this time. So callers do not all ask at the same instant, and each asks at most
-    /// four times within this time on average. If denials are [remembered](crate::DenyCache), as in
+    /// four times within this time on average. If denials are [remembered](crate::store::DenyCache), as in
     /// a `RedisStore`, most are answered from there. Each counts as a denial for
     /// [observers](crate::Observer), but not for a [`Penalty`](crate::Penalty). After a ban and
     /// after a failure of the store, it is also asked up to half of this time later than without

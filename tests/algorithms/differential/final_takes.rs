@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Check, Decisions, PolicyId};
 use tower_throttle::{
-    Check, Clock as _, Decisions, FailureMode, HOUR, Key, Limit, ManualClock, Micros, PolicyId,
-    Rate, SECOND, Subject,
+    Clock as _, FailureMode, HOUR, Key, Limit, ManualClock, Micros, Rate, SECOND, Subject,
 };
 
 use super::{Algorithms, Timed, answer, wanted};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use tower_throttle::algorithm::{Algorithm, LeaseId, Patience};
+use tower_throttle::store::{Algorithm, LeaseId, Patience};
 use tower_throttle::{DAY, Limit, MINUTE, Micros, Penalty, Rate, SECOND};
 
 use support::history::{Act, History, POLICIES, Step, Time};

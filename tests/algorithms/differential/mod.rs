@@ -19,10 +19,10 @@ use support::asking::answer_of;
 use support::history::{Course, History, receipts};
 use support::redis::Server;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::algorithm::{State, committed, decide};
+use tower_throttle::store::{Check, Decisions, Store};
+use tower_throttle::store::{State, committed, decide};
 use tower_throttle::{
-    Check, Clock as _, Decision, Decisions, HOUR, ManualClock, MemoryStore, Micros, Outcome,
-    RedisStore, SECOND, Store,
+    Clock as _, Decision, HOUR, ManualClock, MemoryStore, Micros, Outcome, RedisStore, SECOND,
 };
 
 /// The specification: a map of states, and the algorithms over it.

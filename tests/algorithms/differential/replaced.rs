@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Check, PolicyId};
 use tower_throttle::{
-    Check, Clock as _, Decision, HOUR, Key, Limit, MINUTE, ManualClock, MemoryStore, Micros,
-    PolicyId, RedisStore, SECOND, Subject,
+    Clock as _, Decision, HOUR, Key, Limit, MINUTE, ManualClock, MemoryStore, Micros, RedisStore,
+    SECOND, Subject,
 };
 
 use super::{Algorithms, Timed, answer, wanted};

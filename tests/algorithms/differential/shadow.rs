@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tower_throttle::{
-    Clock as _, Decisions, HOUR, Key, ManualClock, MemoryStore, Micros, SECOND, Store,
-};
+use tower_throttle::store::{Decisions, Store};
+use tower_throttle::{Clock as _, HOUR, Key, ManualClock, MemoryStore, Micros, SECOND};
 
 use super::histories::histories;
 use super::{Timed, answer, wanted};

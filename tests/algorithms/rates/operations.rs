@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tower_throttle::{CheckError, HOUR, Limit, MINUTE, Mode, Outcome, Penalty, Policy, SECOND};
 
-use support::asked::decision;
 use super::{check, drain, with_rates};
+use support::asked::decision;
 use support::bench::Bench;
 use support::on_every_store;
 

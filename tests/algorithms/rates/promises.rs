@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm, Reading, State};
+use tower_throttle::store::{Action, Algorithm, Reading, State};
 use tower_throttle::{
     AlwaysAllow, Clock as _, Decision, HOUR, Key, Limit, Limiter, MINUTE, Micros, Outcome, Policy,
     SECOND,

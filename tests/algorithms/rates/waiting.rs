@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use http::{Request, Response};
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::{
     HOUR, HeaderCost, Key, Limit, Limiter, MINUTE, Micros, Policy, RateLimitLayer, SECOND,
 };

@@ -1,9 +1,10 @@
 //! Remembered denials, and stores that fail.
 
 use futures_util::FutureExt as _;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, FailureMode, HOUR, Limit, Limiter, MINUTE, Mode, Outcome, Policy, SECOND, Store,
-    StoreError, StoreErrorKind,
+    FailureMode, HOUR, Limit, Limiter, MINUTE, Mode, Outcome, Policy, SECOND, StoreError,
+    StoreErrorKind,
 };
 
 use super::{check, drain, with_rates};

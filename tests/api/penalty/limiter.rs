@@ -8,11 +8,11 @@ use tower_throttle::{
 };
 
 use super::{ban, check, strict};
+use support::asked::decision;
 use support::bench::Bench;
 use support::http_store::{TestStore, Trip};
 use support::limits::{every, in_time};
 use support::on_every_store;
-use support::asked::decision;
 
 on_every_store! {
     the_denial_that_brings_a_ban_says_so
@@ -53,7 +53,7 @@ async fn the_denial_that_brings_a_ban_says_so(bench: &Bench) {
     assert_eq!(check(&limiter).await, banned);
 }
 
-/// A store that keeps the promises of [`Store`](tower_throttle::Store) with the public API alone.
+/// A store that keeps the promises of [`Store`](tower_throttle::store::Store) with the public API alone.
 #[tokio::test]
 async fn a_store_of_the_users_bans_as_those_of_the_crate_do() {
     for (name, limit) in every(2, DAY) {

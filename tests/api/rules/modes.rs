@@ -11,8 +11,8 @@ use tower_throttle::{
     Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, per_second,
 };
 
-use support::asked::decision;
 use super::{App, one_a_minute};
+use support::asked::decision;
 use support::bench;
 
 const OK: StatusCode = StatusCode::OK;

@@ -5,14 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, Answer, Check, DecisionEvent, DecisionResult, FailureMode, HOUR, Header, Key,
-    Limit, Limiter, MINUTE, MemoryStore, Mode, Outcome, PeerAddr, Penalty, Policy, QuotaHeaders,
-    RateLimitLayer, Rejection, RejectionKind, Rules, SECOND, Store, StoreError, StoreErrorKind,
+    AccessList, DecisionEvent, DecisionResult, FailureMode, HOUR, Header, Key, Limit, Limiter,
+    MINUTE, MemoryStore, Mode, Outcome, PeerAddr, Penalty, Policy, QuotaHeaders, RateLimitLayer,
+    Rejection, RejectionKind, Rules, SECOND, StoreError, StoreErrorKind,
 };
 
-use support::asked::decision;
 use super::{App, one_a_minute};
+use support::asked::decision;
 
 const OK: StatusCode = StatusCode::OK;
 const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;

@@ -9,10 +9,11 @@ use std::task::{Context, Poll, Waker};
 
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, Limit, Limiter, MINUTE, MemoryStore, Mode, Policy, RateLimitLayer, Store,
-    StoreError, StoreErrorKind, per_minute,
+    Limit, Limiter, MINUTE, MemoryStore, Mode, Policy, RateLimitLayer, StoreError, StoreErrorKind,
+    per_minute,
 };
 
 use super::{alice, is_unauthorized, rows, rows_named, status};

@@ -5,9 +5,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio::time::sleep;
 use tower::Layer;
+use tower_throttle::store::DenyCache;
 use tower_throttle::{
-    AccessList, DAY, DenyCache, HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules,
-    SECOND,
+    AccessList, DAY, HOUR, Key, Limit, Limiter, MINUTE, Mode, Penalty, Policy, Rules, SECOND,
 };
 
 use super::{Partner, Watched, after, layer, send};

@@ -11,9 +11,10 @@ use futures_util::poll;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{self, Instant, sleep, timeout};
 use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::store::{Answer, Check, DenyCache, Store};
 use tower_throttle::{
-    Answer, Check, DenyCache, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, Penalty, Policy,
-    RedisStore, SECOND, Store, ThrottleLayer, per_second,
+    FailureMode, HOUR, Key, Limit, Limiter, MINUTE, Penalty, Policy, RedisStore, SECOND,
+    ThrottleLayer, per_second,
 };
 
 use super::{Partner, Watched, after, is_ready, layer, send, send_all, throttled};

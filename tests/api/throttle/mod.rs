@@ -22,9 +22,9 @@ use futures_util::future::{Ready, ready};
 use support::virtual_time::{self, ms};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt};
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, Limit, Limiter, MemoryStore, Policy, Store, StoreError, StoreErrorKind,
-    Throttle, ThrottleLayer,
+    Limit, Limiter, MemoryStore, Policy, StoreError, StoreErrorKind, Throttle, ThrottleLayer,
 };
 
 /// Counts on tokio's clock, records when it was asked, and fails as often as it was told to.

@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 use tower::Layer;
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, FailureMode, HOUR, Limit, Limiter, MINUTE, MemoryStore, Policy, SECOND, Store,
-    StoreError, StoreErrorKind,
+    FailureMode, HOUR, Limit, Limiter, MINUTE, MemoryStore, Policy, SECOND, StoreError,
+    StoreErrorKind,
 };
 
 use super::{Partner, Watched, after, layer, send, send_all};

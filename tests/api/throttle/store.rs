@@ -8,9 +8,9 @@ use futures_util::future::join_all;
 use futures_util::poll;
 use tokio::time::timeout;
 use tower::{Layer, ServiceExt};
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AlwaysDeny, Answer, Check, FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND, Store,
-    StoreErrorKind,
+    AlwaysDeny, FailureMode, HOUR, Limit, Limiter, MINUTE, Policy, SECOND, StoreErrorKind,
 };
 
 use super::{Partner, Watched, after, layer, send, send_all, throttled};

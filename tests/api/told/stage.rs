@@ -19,8 +19,8 @@ use tower_throttle::{
 
 use super::history::{Operation, Step};
 use super::policies::{Drawn, NAMES};
-use support::bench::Bench;
 use support::asked::decision;
+use support::bench::Bench;
 
 pub(crate) struct Stage<'a> {
     pub(crate) bench: &'a Bench,

@@ -11,16 +11,17 @@ use http::{Request, Response};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, service_fn};
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, CheckError, DAY, DecisionEvent, FailureMode, HOUR, Key, Limit, Limiter, MINUTE,
-    MemoryStore, Mode, Outcome, Policy, RateLimitLayer, RedisStore, Rules, SECOND, Store,
-    StoreError, StoreErrorKind, per_hour, per_second,
+    CheckError, DAY, DecisionEvent, FailureMode, HOUR, Key, Limit, Limiter, MINUTE, MemoryStore,
+    Mode, Outcome, Policy, RateLimitLayer, RedisStore, Rules, SECOND, StoreError, StoreErrorKind,
+    per_hour, per_second,
 };
 
+use support::asked::decision;
 use support::redis::Server;
 use support::virtual_time::{self, ms, timed};
-use support::asked::decision;
 
 /// One a second, and none stored.
 async fn one_a_second() -> Limiter {

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{
-    DenyCache, Key, Limit, Limiter, MINUTE, Policy, RateLimitLayer, SECOND, Store, per_second,
-};
+use tower_throttle::store::{DenyCache, Store};
+use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, RateLimitLayer, SECOND, per_second};
 
 use support::virtual_time::{self, ms, timed};
 

@@ -13,9 +13,10 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer,
-    SECOND, Store, per_minute,
+    HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer, SECOND,
+    per_minute,
 };
 
 use support::virtual_time::{self, timed};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::algorithm::{Action, Patience, Take};
+use tower_throttle::store::{Action, Patience, Take};
 use tower_throttle::{Decision, Limit, MINUTE, Micros, Outcome, SECOND, per_second};
 
 use support::bench::Bench;

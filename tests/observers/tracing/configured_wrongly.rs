@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, BreakerState, Check, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND, Store,
-    StoreError, StoreErrorKind,
+    BreakerState, Limit, Limiter, MINUTE, Policy, RedisStore, SECOND, StoreError, StoreErrorKind,
 };
 use tracing::Level;
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tower_throttle::store::{Answer, Check, DenyCache, Store};
 use tower_throttle::{
-    Answer, BreakerState, Check, DenyCache, FailureMode, Limiter, MINUTE, Mode, SECOND, Store,
-    StoreError, StoreErrorKind,
+    BreakerState, FailureMode, Limiter, MINUTE, Mode, SECOND, StoreError, StoreErrorKind,
 };
 use tracing::Level;
 

@@ -2,9 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, DecisionEvent, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Penalty,
-    Policy, Store, TopDenied,
+    DecisionEvent, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, Penalty, Policy,
+    TopDenied,
 };
 use tracing::Level;
 

@@ -1,6 +1,7 @@
 //! The span of a round trip to the store, and what is logged within it.
 
-use tower_throttle::{Answer, Check, Limit, Limiter, MINUTE, Policy, Store};
+use tower_throttle::store::{Answer, Check, Store};
+use tower_throttle::{Limit, Limiter, MINUTE, Policy};
 use tracing::Level;
 
 use crate::tracing::{from, one_a_minute, send};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::Action;
-use tower_throttle::{Check, Decision, HOUR, Limit, RedisStore, SECOND, per_second};
+use tower_throttle::store::Action;
+use tower_throttle::store::Check;
+use tower_throttle::{Decision, HOUR, Limit, RedisStore, SECOND, per_second};
 
 use super::model::{Question, States, answer};
 use super::ten_states::{RATES, STATES, question, questions, ten_states};

@@ -3,8 +3,9 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{Clock as _, DAY, HOUR, Limit, PolicyId, SECOND, StoreErrorKind, per_minute};
+use tower_throttle::store::PolicyId;
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::{Clock as _, DAY, HOUR, Limit, SECOND, StoreErrorKind, per_minute};
 
 use super::composed::{action, ask, follow, limits, takes};
 use super::many_keys::{

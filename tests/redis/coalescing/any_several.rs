@@ -2,10 +2,9 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::Algorithm;
-use tower_throttle::{
-    HOUR, Limit, MINUTE, Outcome, Penalty, PolicyId, SECOND, StoreErrorKind, per_second,
-};
+use tower_throttle::store::Algorithm;
+use tower_throttle::store::PolicyId;
+use tower_throttle::{HOUR, Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKind, per_second};
 
 use super::model::{
     Answered, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm, Ask, Patience, State, Take, decide};
+use tower_throttle::store::{Action, Algorithm, Ask, Patience, State, Take, decide};
 use tower_throttle::{
     Clock as _, Decision, HOUR, Limit, Micros, Outcome, SECOND, StoreErrorKind, per_second,
 };

@@ -7,7 +7,8 @@ use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tower_throttle::{DAY, Limit, PendingAnswer, PolicyId, RedisStore};
+use tower_throttle::store::{PendingAnswer, PolicyId};
+use tower_throttle::{DAY, Limit, RedisStore};
 
 use super::model::check;
 use super::{SLOW, Stage, allowed};

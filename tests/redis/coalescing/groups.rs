@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::Action;
-use tower_throttle::{Decision, HOUR, Limit, PolicyId, StoreErrorKind};
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
+use tower_throttle::{Decision, HOUR, Limit, StoreErrorKind};
 
 use super::model::{
     PLAIN, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,

@@ -3,7 +3,8 @@
 
 use futures_util::future::join_all;
 use redis::Value;
-use tower_throttle::{Clock as _, Decision, Limit, MINUTE, Micros, PolicyId, SECOND};
+use tower_throttle::store::PolicyId;
+use tower_throttle::{Clock as _, Decision, Limit, MINUTE, Micros, SECOND};
 
 use super::model::{
     Answered, answer, check, is_allowed, scripts_of_four_rounds, told_without_memory,

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{PendingAnswer, PolicyId};
 use tower_throttle::{
-    Decision, Key, Limit, MINUTE, ManualClock, PendingAnswer, PolicyId, RedisStore,
-    RedisStoreBuilder, SECOND, StoreErrorKind, Subject,
+    Decision, Key, Limit, MINUTE, ManualClock, RedisStore, RedisStoreBuilder, SECOND,
+    StoreErrorKind, Subject,
 };
 
 use support::asking::{check_of, pending_answer_of};

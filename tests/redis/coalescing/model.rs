@@ -2,10 +2,9 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm, Ask, State, committed, decide};
-use tower_throttle::{
-    Check, Clock as _, Decision, Limit, Micros, PolicyId, SECOND, StoreErrorKind,
-};
+use tower_throttle::store::{Action, Algorithm, Ask, State, committed, decide};
+use tower_throttle::store::{Check, PolicyId};
+use tower_throttle::{Clock as _, Decision, Limit, Micros, SECOND, StoreErrorKind};
 
 use super::{Stage, assert_of_both_kinds};
 use support::asking::{check_of, pending_answer_of};

@@ -2,7 +2,8 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::{Clock as _, HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind};
+use tower_throttle::store::PolicyId;
+use tower_throttle::{Clock as _, HOUR, Limit, MINUTE, Micros, SECOND, StoreErrorKind};
 
 use super::model::{
     Answered, Place, Question, States, answer, is_allowed, scripts_of_four_rounds,

@@ -2,7 +2,8 @@
 //! long as the counts of those rates are kept. Its takes share trips like all others.
 
 use futures_util::future::join_all;
-use tower_throttle::{Clock as _, DAY, HOUR, Limit, Micros, PolicyId, StoreErrorKind};
+use tower_throttle::store::PolicyId;
+use tower_throttle::{Clock as _, DAY, HOUR, Limit, Micros, StoreErrorKind};
 
 use super::model::{Answered, answer, check, is_allowed};
 use super::several::{PLENTY, assert_expires_with, key, taken_by};

@@ -1,9 +1,8 @@
 //! Takes of several keys at once share trips whatever their keys, each all or nothing.
 
 use futures_util::future::join_all;
-use tower_throttle::{
-    Clock as _, DAY, HOUR, Key, Limit, PolicyId, SECOND, StoreErrorKind, Subject,
-};
+use tower_throttle::store::PolicyId;
+use tower_throttle::{Clock as _, DAY, HOUR, Key, Limit, SECOND, StoreErrorKind, Subject};
 
 use super::model::{
     Answered, PLAIN, answer, assert_in_order, check, is_allowed, scripts_of_four_rounds,

@@ -1,7 +1,8 @@
 //! Takes in shadow share trips like enforced ones, and are answered like them.
 
 use futures_util::future::join_all;
-use tower_throttle::{HOUR, Limit, MINUTE, Micros, PolicyId, SECOND, StoreErrorKind};
+use tower_throttle::store::PolicyId;
+use tower_throttle::{HOUR, Limit, MINUTE, Micros, SECOND, StoreErrorKind};
 
 use super::model::{Answered, answer, check};
 use super::{SLOW, Stage};

@@ -1,7 +1,8 @@
 //! Ten states that questions are about, each with a key of its own.
 
 use proptest::prelude::*;
-use tower_throttle::{Limit, Micros, PolicyId};
+use tower_throttle::store::PolicyId;
+use tower_throttle::{Limit, Micros};
 
 use super::model::{Place, Question, States, in_runs};
 

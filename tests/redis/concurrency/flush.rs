@@ -12,8 +12,9 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::store::Store;
 use tower_throttle::{
-    BreakerState, HOUR, Limit, Limiter, Policy, RateLimitLayer, ResponseHead, SECOND, Store,
+    BreakerState, HOUR, Limit, Limiter, Policy, RateLimitLayer, ResponseHead, SECOND,
     StoreErrorKind,
 };
 

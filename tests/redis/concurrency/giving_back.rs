@@ -10,16 +10,17 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_throttle::store::DenyCache;
 use tower_throttle::{
-    BreakerState, DenyCache, FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Penalty, Policy,
+    BreakerState, FailureMode, HOUR, Limit, Limiter, MINUTE, Outcome, Penalty, Policy,
     RateLimitLayer, RequestHead, ResponseBody, SECOND, StoreErrorKind,
 };
 
 use super::gate::Gate;
 use super::late::{LATE, Late};
 use super::places::{EVERYBODY, LIFE, POLICY, come_to, in_time, patient, policy, taken, until};
-use support::asked::decision;
 use super::watched::Watched;
+use support::asked::decision;
 use support::redis::Server;
 
 type Body = Full<Bytes>;

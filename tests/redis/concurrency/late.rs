@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_throttle::algorithm::Action;
-use tower_throttle::{Answer, Check, FailureMode, MemoryStore, Store};
+use tower_throttle::store::Action;
+use tower_throttle::store::{Answer, Check, Store};
+use tower_throttle::{FailureMode, MemoryStore};
 
 pub(crate) const LATE: Duration = Duration::from_millis(100);
 

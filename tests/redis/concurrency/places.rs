@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tower_throttle::store::Store;
 use tower_throttle::{
     FailureMode, Limit, Limiter, ManualClock, MemoryStore, Policy, RateLimitLayer, RequestHead,
-    Store, Wrapped,
+    Wrapped,
 };
 
 use support::redis::Server;

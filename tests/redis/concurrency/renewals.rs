@@ -8,10 +8,11 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    Answer, Check, Clock, FailureMode, Header, Limit, Limiter, ManualClock, MemoryStore, Permit,
-    Policy, SECOND, Store, StoreErrorKind,
+    Clock, FailureMode, Header, Limit, Limiter, ManualClock, MemoryStore, Permit, Policy, SECOND,
+    StoreErrorKind,
 };
 
 use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, patient, policy, taken, until};

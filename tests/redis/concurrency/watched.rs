@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use tower_throttle::algorithm::Action;
-use tower_throttle::{Answer, Check, ManualClock, MemoryStore, Store, StoreError, StoreErrorKind};
+use tower_throttle::store::Action;
+use tower_throttle::store::{Answer, Check, Store};
+use tower_throttle::{ManualClock, MemoryStore, StoreError, StoreErrorKind};
 
 /// Counts in memory and answers after a round trip. Clones are the same store.
 #[derive(Clone)]

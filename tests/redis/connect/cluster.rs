@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::algorithm::{Action, LeaseId, Patience, Take};
+use tower_throttle::store::{Action, LeaseId, Patience, Take};
+use tower_throttle::store::{Decisions, PolicyId};
 use tower_throttle::{
-    DAY, Decisions, FailureMode, Limit, Micros, Outcome, PolicyId, RedisStore, RedisStoreBuilder,
-    SECOND, StoreError, StoreErrorKind,
+    DAY, FailureMode, Limit, Micros, Outcome, RedisStore, RedisStoreBuilder, SECOND, StoreError,
+    StoreErrorKind,
 };
 
 use crate::connect::load::{Load, taken};

@@ -3,11 +3,9 @@
 
 use std::fmt::Debug;
 
-use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
-use tower_throttle::{
-    Check, DAY, Decision, Decisions, HOUR, Limit, Micros, Outcome, Penalty, PolicyId, Rate,
-    RedisStore,
-};
+use tower_throttle::store::{Action, Algorithm, Patience, Take};
+use tower_throttle::store::{Check, Decisions, PolicyId};
+use tower_throttle::{DAY, Decision, HOUR, Limit, Micros, Outcome, Penalty, Rate, RedisStore};
 
 use support::asking::{check_of, pending_answer_of};
 use support::cluster::Cluster;

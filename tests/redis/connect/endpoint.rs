@@ -2,8 +2,9 @@
 //! nodes, as those of managed services. The only node of a cluster whose user may not ask for the
 //! slots stands in for it.
 
-use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, Limit, PolicyId, RedisStore, StoreErrorKind};
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
+use tower_throttle::{DAY, Limit, RedisStore, StoreErrorKind};
 
 use crate::connect::cluster::SUBJECTS;
 use crate::connect::load::taken;

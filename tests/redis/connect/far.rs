@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::algorithm::Action;
-use tower_throttle::{
-    DAY, Decision, Limit, Outcome, PolicyId, RedisStore, RedisStoreBuilder, SECOND,
-};
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
+use tower_throttle::{DAY, Decision, Limit, Outcome, RedisStore, RedisStoreBuilder, SECOND};
 
 use crate::connect::GENEROUS;
 use crate::connect::cluster::SUBJECTS;

@@ -1,7 +1,8 @@
 //! Policies of a group over a cluster.
 
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Decisions, PolicyId};
+use tower_throttle::{DAY, Limit, RedisStore};
 
 use crate::connect::cluster::SUBJECTS;
 use support::asking::{check_of, pending_answer_of};

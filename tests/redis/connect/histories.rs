@@ -4,11 +4,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{
-    Check, Decisions, Limit, MINUTE, ManualClock, MemoryStore, Micros, Penalty, PolicyId, SECOND,
-    Store,
-};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Check, Decisions, PolicyId, Store};
+use tower_throttle::{Limit, MINUTE, ManualClock, MemoryStore, Micros, Penalty, SECOND};
 
 use support::asking::{answer_of, check_of};
 use support::cluster::Cluster;

@@ -1,7 +1,8 @@
 //! Nodes without a host name, in a cluster that calls its nodes by host names.
 
-use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, Limit, PolicyId, RedisStore, StoreErrorKind};
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
+use tower_throttle::{DAY, Limit, RedisStore, StoreErrorKind};
 
 use crate::connect::cluster::SUBJECTS;
 use crate::connect::{GENEROUS, PLENTY, limiter, told};

@@ -1,9 +1,9 @@
 //! Errors are found at start-up, with advice.
 
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
 use tower_throttle::{
-    Limit, Limiter, MINUTE, Policy, PolicyId, RedisStore, RedisStoreBuilder, StoreError,
-    StoreErrorKind,
+    Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder, StoreError, StoreErrorKind,
 };
 
 use crate::connect::told;

@@ -1,8 +1,9 @@
 //! Policies in no group, in a cluster, about the same subject and about several.
 
 use futures_util::future::join_all;
-use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, Decisions, Limit, MINUTE, PolicyId, RedisStore};
+use tower_throttle::store::Action;
+use tower_throttle::store::{Decisions, PolicyId};
+use tower_throttle::{DAY, Limit, MINUTE, RedisStore};
 
 use crate::connect::cluster::SUBJECTS;
 use support::asking::{check_of, pending_answer_of};

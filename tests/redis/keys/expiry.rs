@@ -4,10 +4,9 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
-use tower_throttle::{
-    Clock, DAY, HOUR, Limit, MINUTE, ManualClock, Micros, Penalty, PolicyId, SECOND,
-};
+use tower_throttle::store::PolicyId;
+use tower_throttle::store::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, ManualClock, Micros, Penalty, SECOND};
 
 use crate::keys::{LIMITS, RATE, limiter, policies};
 use support::asking::{answer_of, check_of};

@@ -3,10 +3,11 @@
 use std::num::NonZeroU64;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
+use tower_throttle::store::{Action, Algorithm, LeaseId};
+use tower_throttle::store::{PolicyId, Receipt};
 use tower_throttle::{
-    DAY, Key, Limit, Micros, Outcome, Penalty, Policy, PolicyId, Receipt, RedisStore, StoreError,
-    StoreErrorKind, Subject,
+    DAY, Key, Limit, Micros, Outcome, Penalty, Policy, RedisStore, StoreError, StoreErrorKind,
+    Subject,
 };
 
 use crate::keys::{LIMITS, NINETY, limiter, policies};

@@ -2,7 +2,7 @@
 //! policies, and on all others.
 
 use futures_util::future::join_all;
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
 use tower_throttle::{
     BreakerState, DAY, FailureMode, Limit, Limiter, Outcome, Policy, SECOND, StoreErrorKind,
 };

@@ -2,8 +2,9 @@
 //! everything, one for final takes, and one for those that come together.
 
 use futures_util::future::{join, join_all};
-use tower_throttle::algorithm::Action;
-use tower_throttle::{Decisions, HOUR, Limit, MINUTE, PolicyId, SECOND, StoreErrorKind};
+use tower_throttle::store::Action;
+use tower_throttle::store::{Decisions, PolicyId};
+use tower_throttle::{HOUR, Limit, MINUTE, SECOND, StoreErrorKind};
 
 use crate::keys::expiry::key_expires_in;
 use crate::keys::foreign::dump;

@@ -1,7 +1,8 @@
 //! Policies of a group that are in shadow.
 
-use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, Limit, Outcome, PolicyId, StoreErrorKind};
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
+use tower_throttle::{DAY, Limit, Outcome, StoreErrorKind};
 
 use crate::keys::groups::{group_key, grouped, left, try_ask};
 use support::bench::Bench;

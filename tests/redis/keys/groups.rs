@@ -1,9 +1,10 @@
 //! Keys that hold several states: the policies of a group, the rates of a limit.
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Check, Decisions, PolicyId, Receipt, Store};
 use tower_throttle::{
-    Check, Clock as _, DAY, Decisions, FailureMode, HOUR, Key, Limit, MINUTE, Micros, PolicyId,
-    Receipt, SECOND, Store, StoreErrorKind, Subject, per_second,
+    Clock as _, DAY, FailureMode, HOUR, Key, Limit, MINUTE, Micros, SECOND, StoreErrorKind,
+    Subject, per_second,
 };
 
 use crate::keys::expiry::{expires_in, expires_ms};

@@ -1,7 +1,7 @@
 //! Lapsed leases, such as all of a dead process, are counted and cleared at once; and so is what a log has
 //! of lapsed permits.
 
-use tower_throttle::algorithm::{Action, Patience};
+use tower_throttle::store::{Action, Patience};
 use tower_throttle::{Limit, MINUTE, SECOND};
 
 use crate::keys::expiry;

@@ -1,7 +1,7 @@
 //! A limit that is lowered while many more leases live: denials until they are released are as
 //! cheap as others.
 
-use tower_throttle::algorithm::Patience;
+use tower_throttle::store::Patience;
 use tower_throttle::{Limit, MINUTE, SECOND};
 
 use crate::keys::expiry;

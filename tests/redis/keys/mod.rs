@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Decisions, PolicyId, Store};
 use tower_throttle::{
-    DAY, Decisions, FailureMode, HOUR, Key, Limit, Limiter, Outcome, Penalty, Policy, PolicyId,
-    Rate, RedisStore, SECOND, Store, Subject,
+    DAY, FailureMode, HOUR, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, RedisStore,
+    SECOND, Subject,
 };
 
 use support::asking::{GO_ALONE, answer_of, check_of};

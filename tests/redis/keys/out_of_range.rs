@@ -3,9 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId};
+use tower_throttle::store::PolicyId;
+use tower_throttle::store::{Action, Algorithm, LeaseId};
 use tower_throttle::{
-    BreakerState, DAY, Limit, MINUTE, Penalty, PolicyId, RedisStore, SECOND, StoreErrorKind,
+    BreakerState, DAY, Limit, MINUTE, Penalty, RedisStore, SECOND, StoreErrorKind,
 };
 
 use crate::keys::foreign::{key_of, plant};

@@ -1,7 +1,8 @@
 //! The rights that the documentation names.
 
-use tower_throttle::algorithm::{Action, Algorithm, LeaseId, Patience, Take};
-use tower_throttle::{DAY, Limit, Micros, Penalty, PolicyId, RedisStore, StoreErrorKind};
+use tower_throttle::store::PolicyId;
+use tower_throttle::store::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::{DAY, Limit, Micros, Penalty, RedisStore, StoreErrorKind};
 
 use crate::keys::LIMITS;
 use support::asking::{check_of, pending_answer_of};

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::{DAY, Decision, ManualClock};
 
 use crate::keys::{LIMITS, ask_together, shapes};

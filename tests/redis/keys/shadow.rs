@@ -1,9 +1,9 @@
 //! A failure of a check in shadow concerns that check alone.
 
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Decisions, PolicyId};
 use tower_throttle::{
-    DAY, Decisions, Limit, Micros, Outcome, Penalty, PolicyId, RedisStore, StoreError,
-    StoreErrorKind,
+    DAY, Limit, Micros, Outcome, Penalty, RedisStore, StoreError, StoreErrorKind,
 };
 
 use crate::keys::LIMITS;

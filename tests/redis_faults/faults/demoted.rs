@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::poll;
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
 use tower_throttle::{
-    DAY, FailureMode, Limit, Limiter, Outcome, Policy, PolicyId, RedisStore, SECOND, SystemClock,
+    DAY, FailureMode, Limit, Limiter, Outcome, Policy, RedisStore, SECOND, SystemClock,
 };
 
 use support::asking::{GO_ALONE, check_of, pending_answer_of};

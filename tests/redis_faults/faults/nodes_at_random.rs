@@ -7,10 +7,9 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use tokio::time::timeout;
-use tower_throttle::algorithm::Action;
-use tower_throttle::{
-    DAY, FailureMode, Limit, MINUTE, PendingAnswer, PolicyId, RedisStore, SECOND,
-};
+use tower_throttle::store::Action;
+use tower_throttle::store::{PendingAnswer, PolicyId};
+use tower_throttle::{DAY, FailureMode, Limit, MINUTE, RedisStore, SECOND};
 
 use support::asking::{check_of, pending_answer_of};
 use support::cluster::Cluster;

@@ -7,10 +7,11 @@ use futures_util::future::join_all;
 use http::{Request, Response};
 use tokio::runtime::Builder;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::algorithm::{Action, LeaseId, Take};
+use tower_throttle::store::{Action, LeaseId, Take};
+use tower_throttle::store::{Check, PolicyId, Store};
 use tower_throttle::{
-    BreakerState, Check, DAY, FailureMode, HOUR, Key, Limit, Limiter, Policy, PolicyId,
-    RateLimitLayer, RedisStore, RequestHead, SECOND, Store, StoreErrorKind,
+    BreakerState, DAY, FailureMode, HOUR, Key, Limit, Limiter, Policy, RateLimitLayer, RedisStore,
+    RequestHead, SECOND, StoreErrorKind,
 };
 
 use crate::faults::stage::PLENTY;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower_throttle::{DenyCache, MemoryStore, RedisStore, SECOND, Store};
+use tower_throttle::store::{DenyCache, Store};
+use tower_throttle::{MemoryStore, RedisStore, SECOND};
 
 use support::proxy::{Proxy, Way};
 use support::redis::Server;

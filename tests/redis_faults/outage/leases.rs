@@ -6,8 +6,8 @@ use tower_throttle::{
     BreakerState, FailureMode, HOUR, Limit, Limiter, Permit, Policy, RedisStore, SECOND,
 };
 
-use support::asked::decision;
 use super::{back, open, until};
+use support::asked::decision;
 use support::proxy::{Proxy, Way};
 use support::redis::Server;
 

@@ -8,10 +8,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::poll;
 use tokio::runtime::{Builder, Runtime};
-use tower_throttle::algorithm::Action;
-use tower_throttle::{
-    BreakerState, DAY, FailureMode, Limit, Limiter, Policy, PolicyId, RedisStoreBuilder,
-};
+use tower_throttle::store::Action;
+use tower_throttle::store::PolicyId;
+use tower_throttle::{BreakerState, DAY, FailureMode, Limit, Limiter, Policy, RedisStoreBuilder};
 
 use support::asking::{check_of, pending_answer_of};
 use support::redis::Server;

@@ -10,20 +10,20 @@ use axum::body::Body;
 use axum::routing::Route as AxumRoute;
 use bytes::Bytes;
 use http_body_util::Full;
-use tower_throttle::algorithm::{Action, Algorithm, Ask, LeaseId, Patience, Reading, State, Take};
 use tower_throttle::config::UserId;
+use tower_throttle::store::{Action, Algorithm, Ask, LeaseId, Patience, Reading, State, Take};
+use tower_throttle::store::{Answer, Check, Decisions, DenyCache, PolicyId, Receipt};
 use tower_throttle::{
-    AccessList, AlwaysAllow, AlwaysDeny, Answer, BreakerState, Check, CheckError, ClientAddr,
-    Config, ConfigError, ConfigFile, CostError, Decision, DecisionEvent, DecisionResult, Decisions,
-    Denied, DenyCache, Everybody, Extension, FailureMode, FileError, Header, HeaderCost, Host,
-    Kept, Key, KeyError, Limit, Limiter, LimiterBuilder, ManualClock, MemoryStore,
-    MemoryStoreBuilder, Metrics, Micros, Mode, NoDecision, NoRequest, OnMissingKey, OpenError,
-    Operator, Outcome, Peer, PeerAddr, PeerNetwork, Penalty, Permit, PlainText, Policy, PolicyId,
-    PolicySummary, Prefetch, ProblemJson, QuotaHeaders, Rate, RateLimit, RateLimitLayer, Receipt,
-    RedisCredentials, RedisStore, RedisStoreBuilder, RefusalEvent, RefusalReason, Rejection,
-    RejectionKind, RequestHead, ResponseBody, ResponseFuture, ResponseHead, Route, Rules,
-    StoreError, StoreErrorKind, Subject, SystemClock, Throttle, ThrottleLayer, TopDenied,
-    TopDeniedBuilder, TopEntry, Verdict, WatchedConfig, Wrapped,
+    AccessList, AlwaysAllow, AlwaysDeny, BreakerState, CheckError, ClientAddr, Config, ConfigError,
+    ConfigFile, CostError, Decision, DecisionEvent, DecisionResult, Denied, Everybody, Extension,
+    FailureMode, FileError, Header, HeaderCost, Host, Kept, Key, KeyError, Limit, Limiter,
+    LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode,
+    NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer, PeerAddr, PeerNetwork,
+    Penalty, Permit, PlainText, Policy, PolicySummary, Prefetch, ProblemJson, QuotaHeaders, Rate,
+    RateLimit, RateLimitLayer, RedisCredentials, RedisStore, RedisStoreBuilder, RefusalEvent,
+    RefusalReason, Rejection, RejectionKind, RequestHead, ResponseBody, ResponseFuture,
+    ResponseHead, Route, Rules, StoreError, StoreErrorKind, Subject, SystemClock, Throttle,
+    ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, Verdict, WatchedConfig, Wrapped,
 };
 
 macro_rules! each {

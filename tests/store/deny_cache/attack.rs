@@ -9,7 +9,7 @@ use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
 #[cfg(feature = "metrics")]
 use tower_throttle::Metrics;
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::{
     DAY, HOUR, Header, HeaderCost, Key, Limit, Limiter, MINUTE, ManualClock, Mode, Penalty, Policy,
     RateLimitLayer, RedisStore, SECOND, Subject,

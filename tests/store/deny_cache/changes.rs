@@ -1,8 +1,9 @@
 //! What ends a remembered denial before its time.
 
 use futures_util::FutureExt as _;
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{Answer, Check, DAY, DenyCache, FailureMode, Limit, MINUTE, SECOND, Store};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Answer, Check, DenyCache, Store};
+use tower_throttle::{DAY, FailureMode, Limit, MINUTE, SECOND};
 
 use super::{Bench, ask, limits};
 use support::bench::answer;

@@ -2,8 +2,9 @@
 //! subject is denied.
 
 use tokio::task::JoinHandle;
-use tower_throttle::algorithm::Action;
-use tower_throttle::{DAY, Decisions, Limit, PolicyId, RedisStore};
+use tower_throttle::store::Action;
+use tower_throttle::store::{Decisions, PolicyId};
+use tower_throttle::{DAY, Limit, RedisStore};
 
 use support::asking::{answer_of, check_of};
 use support::cluster::Cluster;

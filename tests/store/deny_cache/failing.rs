@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Answer, Check, DenyCache, PolicyId, Store};
 use tower_throttle::{
-    Answer, BreakerState, Check, DAY, DenyCache, FailureMode, Header, Key, Limit, Limiter, Outcome,
-    Penalty, Policy, PolicyId, RateLimitLayer, Store, StoreErrorKind, Subject,
+    BreakerState, DAY, FailureMode, Header, Key, Limit, Limiter, Outcome, Penalty, Policy,
+    RateLimitLayer, StoreErrorKind, Subject,
 };
 
 use super::{Bench, Trips};

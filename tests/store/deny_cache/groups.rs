@@ -5,10 +5,10 @@ use std::convert::Infallible;
 
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::algorithm::Action;
+use tower_throttle::store::Action;
+use tower_throttle::store::{Check, Decisions, PolicyId, Store};
 use tower_throttle::{
-    Check, DAY, Decisions, HOUR, Header, Limit, MINUTE, ManualClock, Policy, PolicyId,
-    RateLimitLayer, RedisStore, Store,
+    DAY, HOUR, Header, Limit, MINUTE, ManualClock, Policy, RateLimitLayer, RedisStore,
 };
 
 use super::attack::{attack, limiter};

@@ -6,10 +6,11 @@ use std::array::from_fn;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tower_throttle::algorithm::{Action, Patience};
+use tower_throttle::store::{Action, Patience};
+use tower_throttle::store::{Check, Decisions, DenyCache, Store};
 use tower_throttle::{
-    Check, Clock as _, Decision, Decisions, DenyCache, Limit, MINUTE, ManualClock, MemoryStore,
-    Micros, Outcome, Penalty, Rate, SECOND, Store,
+    Clock as _, Decision, Limit, MINUTE, ManualClock, MemoryStore, Micros, Outcome, Penalty, Rate,
+    SECOND,
 };
 
 use super::told_of_denial;

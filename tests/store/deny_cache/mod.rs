@@ -17,10 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use support::bench::{answer, ask};
-use tower_throttle::algorithm::{Action, Algorithm, Patience, Take};
+use tower_throttle::store::{Action, Algorithm, Patience, Take};
+use tower_throttle::store::{Answer, Check, DenyCache, Store};
 use tower_throttle::{
-    Answer, Check, DAY, Decision, DenyCache, Limit, MINUTE, ManualClock, MemoryStore, Micros,
-    Outcome, SECOND, Store, StoreError, StoreErrorKind,
+    DAY, Decision, Limit, MINUTE, ManualClock, MemoryStore, Micros, Outcome, SECOND, StoreError,
+    StoreErrorKind,
 };
 
 const MICROSECOND: Duration = Duration::from_micros(1);

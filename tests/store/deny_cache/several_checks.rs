@@ -6,10 +6,11 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Empty;
 use tower::{Layer as _, ServiceExt as _, service_fn};
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::Decisions;
+use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::{
-    DAY, Decision, Decisions, HOUR, Header, Limit, Limiter, MINUTE, Outcome, Penalty, Policy,
-    RateLimitLayer, Rejection, Route, SECOND,
+    DAY, Decision, HOUR, Header, Limit, Limiter, MINUTE, Outcome, Penalty, Policy, RateLimitLayer,
+    Rejection, Route, SECOND,
 };
 
 use super::{Bench, MICROSECOND};

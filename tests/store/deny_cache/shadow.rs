@@ -1,7 +1,8 @@
 //! What is remembered of checks in shadow, and what it answers.
 
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{DAY, Decisions, HOUR, Limit, MINUTE, Outcome, Penalty};
+use tower_throttle::store::Decisions;
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::{DAY, HOUR, Limit, MINUTE, Outcome, Penalty};
 
 use super::Bench;
 use support::bench::{Done, answer, ask_in_shadow};

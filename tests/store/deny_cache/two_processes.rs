@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tower_throttle::algorithm::{Action, Algorithm};
-use tower_throttle::{DAY, DenyCache, Limit, MINUTE, ManualClock, MemoryStore, per_minute};
+use tower_throttle::store::DenyCache;
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::{DAY, Limit, MINUTE, ManualClock, MemoryStore, per_minute};
 
 use super::ask;
 use support::bench::answer;

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 
 use http::{Request, Response};
 use tower::{Layer, Service, ServiceExt, service_fn};
+use tower_throttle::store::DenyCache;
 use tower_throttle::{
-    DAY, DenyCache, Header, Limit, Limiter, MemoryStore, Policy, RateLimitLayer, SECOND, TopDenied,
+    DAY, Header, Limit, Limiter, MemoryStore, Policy, RateLimitLayer, SECOND, TopDenied,
 };
 
 use super::flood::{Grown, keys};

@@ -3,7 +3,8 @@
 use std::env;
 use std::ops::Range;
 
-use tower_throttle::{Limiter, Policy, SECOND, Store};
+use tower_throttle::store::Store;
+use tower_throttle::{Limiter, Policy, SECOND};
 
 use support::memory::resident;
 

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt as _;
-use tower_throttle::algorithm::{Action, Algorithm};
+use tower_throttle::store::{Action, Algorithm};
+use tower_throttle::store::{Answer, Check, Decisions, PolicyId, Store};
 use tower_throttle::{
-    Answer, Check, Decisions, FailureMode, Key, Limit, Limiter, Policy, PolicyId, Store,
-    StoreError, StoreErrorKind, Subject,
+    FailureMode, Key, Limit, Limiter, Policy, StoreError, StoreErrorKind, Subject,
 };
 
 /// What a limiter asks its store, kept to be asked again.

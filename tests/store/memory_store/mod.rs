@@ -10,9 +10,10 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use http::{Request, Response};
 use tower::{Layer, ServiceExt, service_fn};
+use tower_throttle::store::Check;
 use tower_throttle::{
-    Check, Decision, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, ManualClock,
-    MemoryStore, Outcome, Penalty, Policy, RateLimitLayer, SECOND, StoreErrorKind, Subject,
+    Decision, FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, ManualClock, MemoryStore,
+    Outcome, Penalty, Policy, RateLimitLayer, SECOND, StoreErrorKind, Subject,
 };
 
 use self::asking::{Asked, ask};
