@@ -1,4 +1,4 @@
-//! What an operator sees: `cargo run --features metrics,tracing --example observability`.
+//! What an operator sees: `cargo run --features metrics --example observability`.
 //!
 //! `/metrics` is for Prometheus, `/top` lists who is denied most, and the log says why. It counts in
 //! this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`.

@@ -1,5 +1,5 @@
 //! An application behind limits, and a page for operators on a listener of its own that asks for a
-//! password: `OPERATOR_PASSWORD=... cargo run --example operator -- --traffic`.
+//! password: `OPERATOR_PASSWORD=... cargo run --features operator --example operator -- --traffic`.
 //!
 //! It counts in this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`. `--traffic`
 //! starts a few clients that run into the limits, so that the page has something to show.

@@ -105,13 +105,14 @@
 //! # What can be seen
 //!
 //! An [`Observer`] is told of every decision, of the store's answers and failures, and of the circuit
-//! breaker's state. With the feature `tracing`, denials and failures are events. A handler sees what is
+//! breaker's state. With the feature `tracing`, a default one, denials and failures are events. A handler sees what is
 //! left in the [`Verdict`] that [`RateLimitLayer::expose_decisions`] puts into the request's extensions.
 //!
 //! # Tests of your own
 //!
-//! A `MemoryStore` over a [`ManualClock`] moves only when you say so. [`AlwaysAllow`] and
-//! [`AlwaysDeny`] are stores with one answer. A store that fails takes a few lines:
+//! The feature `test-util` is for your `dev-dependencies`. With it a `MemoryStore` over a `ManualClock`
+//! moves only when you say so, and `AlwaysAllow` and `AlwaysDeny` are stores with one answer. A store
+//! that fails takes a few lines:
 //!
 //! ```
 //! use tower_throttle::store::{Answer, Check, Store};
@@ -173,7 +174,7 @@
 //! also when they wait for the server. So the deadline of a decision passes before the answer is read:
 //! connecting fails, and most decisions follow their failure mode. Test the service's waiting over a
 //! `MemoryStore` as above. Over Redis let tokio's time run, and move the time of the limits with a
-//! [`ManualClock`] in `RedisStoreBuilder::clock_for_tests`.
+//! `ManualClock` in `RedisStoreBuilder::clock_for_tests`.
 //!
 //! Tests that share a limiter, say in a `static`, share its counts: one test uses up what the others
 //! expect. Make a limiter for each test, with a [`prefix`](RedisStoreBuilder::prefix) of its own over a
@@ -188,13 +189,16 @@
 //! | `redis` | yes | `RedisStore`: a Redis or Valkey server, one that Sentinel names, or a cluster |
 //! | `redis-tls` | | TLS to Redis |
 //! | `redis-tls-insecure` | | **dangerous**: `RedisStoreBuilder::danger_accept_invalid_certs`, for self-signed certificates; takes `redis-tls` along |
-//! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool` |
-//! | `axum` | | the peer's address and the matched route as axum provides them; axum's response body stays what it is; extractors for handlers, which may return a `Rejection` as their response; `Operator`, a page for whoever is on call |
+//! | `deadpool` | | `RedisStore::from_pool`: connections from a pool of deadpool-redis |
+//! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool`; takes `deadpool` along |
+//! | `axum` | | the peer's address and the matched route as axum provides them; axum's response body stays what it is; extractors for handlers, which may return a `Rejection` as their response |
+//! | `operator` | | `Operator`, a page for whoever is on call, and the same as JSON; takes `axum` along |
 //! | `tonic` | | the peer's address as tonic provides it; tonic's response body stays what it is; limits for a single service; a `Rejection` becomes a `Status` |
 //! | `tonic-tls` | | the peer's address for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
-//! | `tracing` | | denials and failures as events, trips to the store as spans |
+//! | `tracing` | yes | denials and failures as events, trips to the store as spans |
 //! | `config` | | `Config`: the same policies from a file, which is read again when it changes; takes `memory` and `redis` along |
+//! | `test-util` | | for tests of services: `ManualClock`, `AlwaysAllow`, `AlwaysDeny`, `clock_for_tests` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features some of the stores that the documentation links to are missing.
 #![cfg_attr(
@@ -243,7 +247,7 @@ pub mod config;
 mod extractor;
 #[cfg(feature = "metrics")]
 mod metrics;
-#[cfg(feature = "axum")]
+#[cfg(feature = "operator")]
 mod operator;
 mod top_denied;
 
@@ -270,7 +274,7 @@ pub use self::mode::Mode;
 pub use self::observe::{
     BreakerState, ChangeEvent, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
 };
-#[cfg(feature = "axum")]
+#[cfg(feature = "operator")]
 pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};
 pub use self::request::{
@@ -279,18 +283,21 @@ pub use self::request::{
 };
 pub use self::response::ResponseHead;
 pub use self::store::failover::{FailureMode, Outage};
+#[cfg(any(test, feature = "test-util"))]
 pub use self::store::fixed::{AlwaysAllow, AlwaysDeny};
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
 pub use self::store::policy_id::Prefetch;
 #[cfg(feature = "redis")]
 pub use self::store::redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
-pub use self::time::{Clock, DAY, HOUR, MINUTE, ManualClock, Micros, SECOND, SystemClock};
+#[cfg(any(test, feature = "test-util"))]
+pub use self::time::ManualClock;
+pub use self::time::{Clock, DAY, HOUR, MINUTE, Micros, SECOND, SystemClock};
 pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
 /// In the version whose pools [`RedisStore::from_pool`] takes.
-#[cfg(feature = "redis")]
+#[cfg(feature = "deadpool")]
 pub use deadpool_redis;
 
 /// What the targets in `fuzz/` cannot reach otherwise.
@@ -301,7 +308,13 @@ pub mod fuzzing {
 }
 
 /// Runs the code in the README and in `docs/` as doctests.
-#[cfg(all(doctest, feature = "axum", feature = "config", feature = "tonic"))]
+#[cfg(all(
+    doctest,
+    feature = "config",
+    feature = "operator",
+    feature = "test-util",
+    feature = "tonic"
+))]
 mod pages {
     #[doc = include_str!("../README.md")]
     struct Readme;

@@ -11,7 +11,7 @@ mod route;
 
 pub use self::body::{BodyKind, Kept, ResponseBody, Wrapped};
 pub use self::cost::HeaderCost;
-#[cfg(feature = "axum")]
+#[cfg(feature = "operator")]
 pub(crate) use self::extract::Ipv6Prefix;
 pub(crate) use self::headers::QuotaFields;
 pub use self::headers::QuotaHeaders;

@@ -93,7 +93,7 @@ mod subject;
 /// An `Operator` counts what it is told as an [`Observer`]. Of a limiter that was built without
 /// [`observe`](crate::LimiterBuilder::observe), all works but the counts.
 #[derive(Clone)]
-#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+#[cfg_attr(docsrs, doc(cfg(feature = "operator")))]
 pub struct Operator {
     counters: Arc<Counters>,
     top: Option<TopDenied>,

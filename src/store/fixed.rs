@@ -23,6 +23,7 @@ use crate::time::Micros;
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub struct AlwaysAllow;
 
 impl Store for AlwaysAllow {
@@ -54,6 +55,7 @@ impl Store for AlwaysAllow {
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub struct AlwaysDeny {
     retry_after: Micros,
 }

@@ -35,6 +35,7 @@ mod deny_cache;
 mod duty;
 pub(crate) mod failover;
 mod fingerprints;
+#[cfg(any(test, feature = "test-util"))]
 pub(crate) mod fixed;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
@@ -50,7 +51,7 @@ mod under_way;
 pub(crate) use begun::go_on;
 pub use check::Check;
 pub use deny_cache::DenyCache;
-#[cfg(feature = "axum")]
+#[cfg(feature = "operator")]
 pub(crate) use failover::Consequences;
 pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub(crate) use failover::{FailureMode, Outage};

@@ -6,11 +6,9 @@ use super::Micros;
 
 /// Tells the time to a store that counts in process.
 ///
-/// [`SystemClock`](crate::SystemClock) is the one in production; tests hold a
-/// [`ManualClock`](crate::ManualClock) and move it by hand.
-/// With Redis the server's clock decides, never this one (see
-/// [`RedisStoreBuilder::clock_for_tests`](crate::RedisStoreBuilder::clock_for_tests) for the
-/// exception).
+/// [`SystemClock`](crate::SystemClock) is the one in production; tests hold a `ManualClock` (feature
+/// `test-util`) and move it by hand. With Redis the server's clock decides, never this one; the
+/// exception is `RedisStoreBuilder::clock_for_tests`.
 pub trait Clock: Send + Sync + 'static {
     /// Microseconds since the Unix epoch, on a clock that should not step when the system's clock is
     /// set: everything but aligned windows goes by it.

@@ -29,6 +29,7 @@ use super::clock::Clock;
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 mod clock;
 mod counted;
+#[cfg(any(test, feature = "test-util"))]
 mod manual_clock;
 mod system;
 
 pub use self::clock::Clock;
+#[cfg(any(test, feature = "test-util"))]
 pub use self::manual_clock::ManualClock;
 pub(crate) use self::system::SinceStart;
 pub use self::system::SystemClock;

@@ -1,5 +1,5 @@
 //! The example `operator` from outside: the password, and the page in a browser.
-#![cfg(all(unix, feature = "axum", feature = "memory", feature = "redis"))]
+#![cfg(all(unix, feature = "operator", feature = "memory", feature = "redis"))]
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
 //! The router for operators, over real sockets.
-#![cfg(all(feature = "axum", feature = "memory", feature = "redis"))]
+#![cfg(all(feature = "operator", feature = "memory", feature = "redis"))]
 
 mod addresses;
 mod browsers;

@@ -1,5 +1,5 @@
 //! The operators' page in a real browser: what it shows, and what its buttons do.
-#![cfg(all(unix, feature = "axum", feature = "memory", feature = "redis"))]
+#![cfg(all(unix, feature = "operator", feature = "memory", feature = "redis"))]
 
 use std::convert::Infallible;
 

@@ -9,7 +9,7 @@ mod joined;
 mod peer;
 mod proxied;
 
-#[cfg(feature = "axum")]
+#[cfg(feature = "operator")]
 pub(crate) use self::canonical::Ipv6Prefix;
 pub use self::client_addr::ClientAddr;
 pub use self::extension::Extension;

@@ -28,8 +28,9 @@ impl Denials {
     }
 
     /// An empty copy on another clock.
-    pub(super) fn with_clock(&self, clock: Arc<dyn Clock>) -> Self {
-        Self::empty(clock, self.table.max_age())
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) fn with_clock(&self, clock: impl Clock) -> Self {
+        Self::empty(Arc::new(clock), self.table.max_age)
     }
 
     fn empty(clock: Arc<dyn Clock>, max_age: Micros) -> Self {

@@ -2,7 +2,6 @@
 //! that takes a round trip.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -10,7 +9,6 @@ use tokio::runtime::Handle;
 use super::{Answer, Check, GivenBack, Recovered, Store};
 use crate::decision::Decisions;
 use crate::per_thread::Spread;
-use crate::time::Clock;
 
 use self::denials::Denials;
 
@@ -114,9 +112,11 @@ impl<S: Store> DenyCache<S> {
     /// Measures time by this clock, the store's own, instead of one that never steps back. For
     /// tests.
     #[must_use]
-    pub fn clock_for_tests(self, clock: impl Clock) -> Self {
+    #[cfg(any(test, feature = "test-util"))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+    pub fn clock_for_tests(self, clock: impl crate::time::Clock) -> Self {
         Self {
-            denials: Spread::new(self.denials.with_clock(Arc::new(clock))),
+            denials: Spread::new(self.denials.with_clock(clock)),
             ..self
         }
     }

@@ -32,7 +32,7 @@ mod pending;
 mod recovery;
 
 pub use self::mode::FailureMode;
-#[cfg(feature = "axum")]
+#[cfg(feature = "operator")]
 pub(crate) use self::outage::Consequences;
 pub(crate) use self::outage::Enforced;
 pub use self::outage::Outage;

@@ -210,7 +210,8 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStoreBuilder {
-    /// Sets the clock: by default [`SystemClock`]. Tests use a [`ManualClock`](crate::ManualClock).
+    /// Sets the clock: by default [`SystemClock`]. Tests use a `ManualClock` (feature
+    /// `test-util`).
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Box::new(clock);
         self

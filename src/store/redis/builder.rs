@@ -194,6 +194,8 @@ impl RedisStoreBuilder {
     /// then count as if they took no time, and questions wait for each other accordingly.
     ///
     /// Do not pause tokio's time in such a test: see [tests of your own](crate#tests-of-your-own).
+    #[cfg(any(test, feature = "test-util"))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
     pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self

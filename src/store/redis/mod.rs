@@ -26,6 +26,8 @@ mod error;
 mod home;
 mod in_flight;
 mod keys;
+#[cfg(feature = "deadpool")]
+mod pools;
 mod question;
 mod reply;
 mod script;
@@ -35,7 +37,7 @@ mod split;
 mod waits;
 
 use batch::Batcher;
-use connection::{Connector, Hook};
+use connection::Hook;
 use home::{Home, Work};
 use settings::Settings;
 
@@ -229,11 +231,12 @@ impl RedisStore {
         RedisStoreBuilder::at(url)
     }
 
-    /// Builds a store over connections that you make, such as those of any pool:
+    /// Builds a store over connections of the crate `redis` 1 that you make, such as those of any
+    /// pool (of deadpool-redis see `from_pool`, with the feature `deadpool`):
     ///
     /// ```no_run
+    /// use redis::Client;
     /// use tower_throttle::RedisStore;
-    /// use tower_throttle::deadpool_redis::redis::Client;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -264,58 +267,6 @@ impl RedisStore {
         E: Into<Box<dyn Error + Send + Sync>>,
     {
         RedisStoreBuilder::over(Hook::new(make), BY_HOOK)
-    }
-
-    /// Takes its connections from a pool of yours, however it is configured. The connection in use
-    /// is removed from the pool for good, so that the pool keeps its size for others. A pool of
-    /// another version of deadpool-redis is another type; the right version is
-    /// [`tower_throttle::deadpool_redis`](crate::deadpool_redis).
-    ///
-    /// Connects with the first decision. For another prefix, or to detect faults at start-up, use
-    /// [`builder_over_pool`](Self::builder_over_pool).
-    ///
-    /// Its server is not asked for its role. Pools to a cluster are not supported: see
-    /// [`builder_with`](Self::builder_with).
-    pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
-        Self::usual_over(Hook::from_pool(pool))
-    }
-
-    /// The same from a pool that asks Sentinel. A pooled connection to a demoted master is dropped.
-    ///
-    /// The pool does not tell where the Sentinels are. So a master that was replaced is left when it
-    /// is demoted, up to 10 seconds after a planned failover; a `redis-sentinel://` URL moves within a
-    /// second.
-    #[cfg(feature = "deadpool-sentinel")]
-    pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
-        Self::usual_over(Hook::from_sentinel_pool(pool))
-    }
-
-    /// Builds a store with other settings than the defaults of [`from_pool`](Self::from_pool).
-    ///
-    /// ```no_run
-    /// use tower_throttle::RedisStore;
-    /// use tower_throttle::deadpool_redis::{Config, Runtime};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let pool = Config::from_url("redis://127.0.0.1:6379").create_pool(Some(Runtime::Tokio1))?;
-    /// let store = RedisStore::builder_over_pool(pool).prefix("shop").connect().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn builder_over_pool(pool: deadpool_redis::Pool) -> RedisStoreBuilder {
-        RedisStoreBuilder::over(Hook::from_pool(pool), BY_POOL)
-    }
-
-    /// Builds a store with other settings than the defaults of
-    /// [`from_sentinel_pool`](Self::from_sentinel_pool).
-    #[cfg(feature = "deadpool-sentinel")]
-    pub fn builder_over_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> RedisStoreBuilder {
-        RedisStoreBuilder::over(Hook::from_sentinel_pool(pool), BY_POOL)
-    }
-
-    fn usual_over(hook: Hook) -> Self {
-        Self::new(Settings::usual(Connector::Hook(hook), BY_POOL), None)
     }
 
     /// Asks the server every time, even about a subject that is known to be denied. Applies to this
@@ -382,7 +333,6 @@ impl RedisStore {
 
 // A hook does not tell where it connects to.
 const BY_HOOK: &str = "Redis by connections of the application";
-const BY_POOL: &str = "Redis by a pool of connections";
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {

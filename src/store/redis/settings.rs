@@ -9,7 +9,6 @@ use tokio::runtime::Handle;
 use super::backend::Servers;
 use super::cluster::Cluster;
 use super::connection::{Connector, Handshake, Lane};
-use super::in_flight::InFlight;
 use super::keys::Prefix;
 use super::waits::Waits;
 use crate::store::UnderWay;
@@ -37,19 +36,6 @@ pub(super) enum Source {
 }
 
 impl Settings {
-    /// The defaults, for a store whose connections come from there.
-    pub(super) fn usual(connector: Connector, name: &str) -> Self {
-        Self {
-            source: Source::One(connector),
-            name: name.into(),
-            prefix: Prefix::default(),
-            clock: None,
-            max_in_flight: InFlight::USUAL,
-            waits: Waits::USUAL,
-            under_way: UnderWay::default(),
-        }
-    }
-
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.source, Source::Cluster { .. })
     }

@@ -2,6 +2,7 @@
 #![cfg(feature = "config")]
 
 mod credentials;
+#[cfg(feature = "operator")]
 mod ended;
 mod file;
 mod in_code;

@@ -1,5 +1,5 @@
 //! What is logged, at which level, and that it never says about whom.
-#![cfg(all(feature = "memory", feature = "redis", feature = "tracing"))]
+#![cfg(all(feature = "deadpool", feature = "memory", feature = "tracing"))]
 
 mod changes;
 mod configured_wrongly;

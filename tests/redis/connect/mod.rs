@@ -1,5 +1,5 @@
 //! The ways to reach a Redis server, and the errors for those that lead nowhere.
-#![cfg(feature = "redis")]
+#![cfg(feature = "deadpool")]
 
 mod cluster;
 mod credentials;

@@ -1,5 +1,5 @@
 //! An outage of the store, over real servers: the circuit breaker, the failure modes, the recovery.
-#![cfg(all(feature = "memory", feature = "redis"))]
+#![cfg(all(feature = "deadpool", feature = "memory"))]
 
 mod breaker;
 mod idle;

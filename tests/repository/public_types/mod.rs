@@ -2,6 +2,6 @@
 
 mod closures;
 mod fields;
-#[cfg(all(feature = "axum", feature = "config", feature = "metrics"))]
+#[cfg(all(feature = "config", feature = "metrics", feature = "operator"))]
 mod traits;
 mod versions;

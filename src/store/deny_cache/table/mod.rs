@@ -33,7 +33,7 @@ pub(super) struct Table {
     /// of its questions would go to the store.
     scatter: Scatter,
     shards: Box<[Shard]>,
-    max_age: Micros,
+    pub(super) max_age: Micros,
     hits: Count,
 }
 
@@ -86,10 +86,6 @@ impl Table {
             max_age,
             hits: Count::default(),
         }
-    }
-
-    pub(super) fn max_age(&self) -> Micros {
-        self.max_age
     }
 
     /// How many questions were answered.

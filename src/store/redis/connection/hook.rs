@@ -23,29 +23,15 @@ const ROLE_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(in crate::store::redis) struct Hook {
     make: Arc<dyn Fn() -> Making + Send + Sync>,
-    role: Role,
+    /// Whether its servers are asked whether they are replicas.
+    pub(super) asks_role: bool,
 }
 
 type BoxError = Box<dyn Error + Send + Sync>;
 type Making = Pin<Box<dyn Future<Output = Result<MultiplexedConnection, BoxError>> + Send>>;
 
-/// Whether its servers are asked whether they are replicas.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Role {
-    Asked,
-    NotAsked,
-}
-
 impl Hook {
     pub(in crate::store::redis) fn new<F, E>(make: impl Fn() -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = Result<MultiplexedConnection, E>> + Send + 'static,
-        E: Into<BoxError>,
-    {
-        Self::with_role(Role::Asked, make)
-    }
-
-    pub(super) fn with_role<F, E>(role: Role, make: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<MultiplexedConnection, E>> + Send + 'static,
         E: Into<BoxError>,
@@ -56,14 +42,14 @@ impl Hook {
         };
         Self {
             make: Arc::new(make),
-            role,
+            asks_role: true,
         }
     }
 
     /// A connection over which the server has answered, and not to a replica.
     pub(super) async fn connect(&self, probe: &Probe) -> Result<Made, StoreError> {
         let mut made = self.make(probe).await?;
-        if self.role == Role::NotAsked {
+        if !self.asks_role {
             return Ok(made);
         }
         match timeout(ROLE_TIMEOUT, is_replica(&mut made.connection)).await {

@@ -11,6 +11,7 @@ mod lane;
 #[cfg(feature = "config")]
 mod logins;
 mod made;
+#[cfg(feature = "deadpool")]
 mod pool;
 mod probe;
 mod round_trips;

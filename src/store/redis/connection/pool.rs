@@ -6,7 +6,7 @@ use deadpool_redis::{Connection, Pool, PoolError, Status, TimeoutType};
 use tokio::time::timeout;
 
 use super::client::CONNECT_TIMEOUT;
-use super::hook::{Hook, Role};
+use super::hook::Hook;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
 use crate::store::redis::error::{of_connecting, of_silence};
@@ -19,13 +19,15 @@ impl Hook {
     /// Its server is not asked for its role: the pool leads to one server by its address, or to a
     /// proxy that may refuse the question.
     pub(in crate::store::redis) fn from_pool(pool: Pool) -> Self {
-        Self::with_role(Role::NotAsked, move || {
+        let mut hook = Self::new(move || {
             let pool = pool.clone();
             async move {
                 let connection = from_pool(pool.get(), || pool.status()).await?;
                 Ok::<_, StoreError>(Connection::take(connection))
             }
-        })
+        });
+        hook.asks_role = false;
+        hook
     }
 
     /// A pool that asks Sentinel may hand out connections to a master that was demoted since.
@@ -33,7 +35,9 @@ impl Hook {
     pub(in crate::store::redis) fn from_sentinel_pool(
         pool: deadpool_redis::sentinel::Pool,
     ) -> Self {
-        Self::with_role(Role::NotAsked, move || of_master(pool.clone()))
+        let mut hook = Self::new(move || of_master(pool.clone()));
+        hook.asks_role = false;
+        hook
     }
 }
 
