@@ -9,18 +9,21 @@
 --                next_us; the state to keep, if any, which expires when both counts are gone; without that when it is
 --                when it was. Also of what does not fit, when it is repaired
 -- Mirrors       src/algorithm/sliding_counter.rs
--- a * b / c in whole numbers, and the remainder, for a below 2^35, b and c below 2^45. If the
--- product may exceed 2^53, it goes in steps of 7 bits, none of which does.
+-- a * b / c in whole numbers, and the remainder, for numbers below 2^50. If the product may exceed 2^53,
+-- it goes digit by digit of a, to a base with which none of the products does.
 local function multiply_divide(a, b, c)
   if a < 9007199254740992 / b then
     local rest = a * b % c
     return math.floor((a * b - rest) / c), rest
   end
-  local whole, rest = 0, 0
-  for _, unit in ipairs({268435456, 2097152, 16384, 128, 1}) do
-    rest = rest * 128 + math.floor(a / unit) % 128 * b
-    whole = whole * 128 + math.floor(rest / c)
-    rest = rest % c
+  local base, unit, whole, rest = math.floor(4503599627370496 / math.max(b, c)), 1, 0, 0
+  while unit * base <= a do
+    unit = unit * base
+  end
+  while unit >= 1 do
+    rest = rest * base + math.floor(a / unit) % base * b
+    whole = whole * base + math.floor(rest / c)
+    rest, unit = rest % c, unit / base
   end
   return whole, rest
 end

@@ -13,7 +13,7 @@
 local function sliding_log(key, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us = ARGV[at + 4] + 0
-  local totals = 281474976710656
+  local totals = 4503599627370496
 
   -- Entries are numbered from the newest, 0, to the oldest. Indices and numbers that are always
   -- needed are written as texts: converting a number costs Redis as much as finding an entry.

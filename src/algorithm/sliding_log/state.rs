@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use crate::time::Micros;
 
-/// Running totals wrap here: far above what can be used in one window (2^32), far below 2^53.
-pub(super) const TOTALS: u64 = 1 << 48;
+/// Running totals wrap here: above what can be used in one window (10^15), and the sum of both is
+/// below 2^53.
+pub(super) const TOTALS: u64 = 1 << 52;
 
 /// The entry whose permits are given back is searched among this many of the newest ones.
 const MOST_BEHIND: usize = 32;

@@ -375,7 +375,7 @@ async fn sliding_log_totals_wrap_around() {
     let [expires, _, at, _] = list(0, -1)[..] else {
         panic!("a log of one entry has four items");
     };
-    let last = (1_u64 << 48) - 1;
+    let last = (1_u64 << 52) - 1;
     let mut replant = redis::pipe();
     replant.cmd("DEL").arg(&key);
     replant
