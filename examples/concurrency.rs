@@ -25,7 +25,7 @@ use tower_throttle::{
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let life = Duration::from_millis(setting("LEASE_MS", 30_000)?.into());
+    let life = Duration::from_millis(setting("LEASE_MS", 30_000)?);
     let limit = Limit::concurrency(setting("LIMIT", 3)?).lease(life);
     // While Redis does not answer, no request is let in, so that never more than three run.
     let policy = Policy::new("slow", limit).on_store_failure(FailureMode::Deny);
@@ -72,7 +72,7 @@ impl Drop for Running {
 }
 
 /// A number from the environment.
-fn setting(name: &str, otherwise: u32) -> Result<u32, Box<dyn Error>> {
+fn setting(name: &str, otherwise: u64) -> Result<u64, Box<dyn Error>> {
     let given = env::var(name).ok().map(|text| text.parse()).transpose();
     given
         .map(|number| number.unwrap_or(otherwise))

@@ -19,7 +19,7 @@ use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_throttle::{FailureMode, Limit, Limiter, Policy, RedisStore, ThrottleLayer, per_second};
 
 /// How many orders the workers together may send per second.
-const RATE: u32 = 20;
+const RATE: u64 = 20;
 const TIME: Duration = Duration::from_secs(3);
 
 #[tokio::main(flavor = "current_thread")]

@@ -202,7 +202,7 @@ local function concurrency(key, at, now)
     return false, wait_us, held, empty_in(held), 0
   end
 
-  local new_permits = math.min(permits + cost, 4294967295 - (held - permits))
+  local new_permits = math.min(permits + cost, 999999999999999 - (held - permits))
   return true, 0, held, empty_in(held), 0, cost > 0 and new_permits > 0 and function()
     hold(new_permits, renewed)
   end or repair_alone

@@ -23,7 +23,7 @@ local function fixed_window(state, at, now)
     end
     opened, charged_ends, used = opened + 0, charged_ends + 0, used + 0
     -- No clock reaches this before the year 2223, and no limit is higher.
-    if opened > charged_ends or charged_ends >= 8000000000000000 or used > 4294967295 then
+    if opened > charged_ends or charged_ends >= 8000000000000000 or used > 999999999999999 then
       error("foreign value")
     end
     -- A window that was made shorter ends earlier at once.
@@ -66,6 +66,6 @@ local function fixed_window(state, at, now)
     return false, ends - now, used, ends - now, 0, kept, expires
   end
 
-  kept = string.format("%d:%d:%d", opened, ends, math.min(used + cost, 4294967295))
+  kept = string.format("%d:%d:%d", opened, ends, math.min(used + cost, 999999999999999))
   return true, 0, used, ends - now, 0, kept, ends ~= charged_ends and ends or expires
 end

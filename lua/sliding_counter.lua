@@ -53,7 +53,7 @@ local function sliding_counter(state, at, now)
     -- No clock reaches this before the year 2223, no window is longer than 366 days, and no limit
     -- is higher.
     if opened >= 8000000000000000 or length < 1 or length > 31622400000000 or
-        current > 4294967295 or previous > 4294967295 then
+        current > 999999999999999 or previous > 999999999999999 then
       error("foreign value")
     end
   end
@@ -79,7 +79,7 @@ local function sliding_counter(state, at, now)
     return (count > 0 and ends + length or ends) - now
   end
   local function keep(this, last)
-    local most = 4294967295
+    local most = 999999999999999
     if this == 0 and last == 0 then
       return false
     end
@@ -123,7 +123,7 @@ local function sliding_counter(state, at, now)
   if opened > now and (opened > now + window_us or wait_us > 2 * window_us) then
     -- By a clock that was ahead: all that counts was taken in the window that now is in.
     at_us, opened, length = now, now - now % window_us, window_us
-    used = math.min(used, 4294967295)
+    used = math.min(used, 999999999999999)
     current, previous, expires_alike = used, 0, false
     kept, expires = keep(current, previous)
     if is_denied then
@@ -145,7 +145,7 @@ local function sliding_counter(state, at, now)
     current, previous = used, 0
     length, opened, expires_alike = window_us, at_us - at_us % window_us, false
   end
-  local taken = math.min(current + cost, 4294967295)
+  local taken = math.min(current + cost, 999999999999999)
   if used + cost >= limit then
     next_us = fits_from(opened + length, length, limit, 1, taken, previous) - now
   end

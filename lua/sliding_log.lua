@@ -207,7 +207,7 @@ local function sliding_log(key, at, now)
   end
   -- Once permits are taken, the log is not forgotten before it lapses by this window.
   empty_in = used > 0 and newest + window_us - now or 0
-  local added, next_us = math.min(used + cost, 4294967295) - used, 0
+  local added, next_us = math.min(used + cost, 999999999999999) - used, 0
   local too_many = used + added + 1 - limit
   if too_many > 0 then
     next_us = (too_many > used and at_us or logged_with(too_many)) + window_us - now

@@ -15,7 +15,7 @@
 local function checked_slice(ends, count, expires)
   ends, count = tonumber(ends), tonumber(count)
   -- No limit is higher, and everything a slice was charged with is over by then.
-  if not ends or count > 4294967295 or ends > expires then
+  if not ends or count > 999999999999999 or ends > expires then
     error("foreign value")
   end
   return ends, count
@@ -29,7 +29,7 @@ end
 -- The slice that stops there: its end, its count, and where it begins.
 local function slice_up_to(text, last, expires)
   -- None is longer.
-  local before = math.max(last - 28, 0)
+  local before = math.max(last - 33, 0)
   local first, ends, count = string.match(string.sub(text, before + 1, last), "():(%d+):(%d+)$")
   ends, count = checked_slice(ends, count, expires)
   return ends, count, before + first
@@ -84,7 +84,7 @@ local function sliding_window(state, at, now)
       end
       used, stop = used - count, begins - 1
     end
-    if used < 0 or used > 4294967295 or (used > 0) ~= (stop >= first) then
+    if used < 0 or used > 999999999999999 or (used > 0) ~= (stop >= first) then
       error("foreign value")
     end
   end
@@ -183,7 +183,7 @@ local function sliding_window(state, at, now)
     -- Once permits are taken, the state is not forgotten before it lapses by this window.
     empty_in = newest + window_us - now
   end
-  local added, next_us = math.min(used + cost, 4294967295) - used, 0
+  local added, next_us = math.min(used + cost, 999999999999999) - used, 0
   local ends, count = end_of_slice(now), 0
   local too_many = used + added + 1 - limit
   if too_many > 0 then

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::{Limit, SECOND, per_second};
 
 /// The requests that a second may have.
-pub(crate) const PERMITS: u32 = 10;
+pub(crate) const PERMITS: u64 = 10;
 
 /// The duration of a request, which matters for `concurrency` only.
 pub(crate) const UNDER_WAY: Duration = Duration::from_millis(500);

@@ -22,10 +22,10 @@ pub(crate) async fn fill(
 ) -> Result<(), Box<dyn Error>> {
     for time in 0..used.times {
         if time > 0 {
-            clock.advance(WINDOW / used.times);
+            clock.advance(WINDOW / used.times as u32);
         }
         // The largest numbers have the most digits; those of a process begin at random.
-        let number = NonZeroU64::MAX.get() - u64::from(time);
+        let number = NonZeroU64::MAX.get() - time;
         let mut take = Take::new(used.cost);
         take.lease = NonZeroU64::new(number).map(LeaseId::from);
         act(store, limit, Action::Take(take), keys).await?;

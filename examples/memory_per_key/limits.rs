@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower_throttle::{HOUR, Limit, per_hour};
 
-const PERMITS: u32 = 1_000;
+const PERMITS: u64 = 1_000;
 
 /// The time in which permits are taken, and in which none of them comes back.
 pub(crate) const WINDOW: Duration = HOUR;
@@ -21,11 +21,11 @@ pub(crate) struct Measured {
 pub(crate) struct Use {
     pub(crate) says: &'static str,
     /// How often permits are taken, and how many each time.
-    pub(crate) times: u32,
-    pub(crate) cost: u32,
+    pub(crate) times: u64,
+    pub(crate) cost: u64,
 }
 
-const fn used(says: &'static str, times: u32, cost: u32) -> Use {
+const fn used(says: &'static str, times: u64, cost: u64) -> Use {
     Use { says, times, cost }
 }
 

@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
         .map(|(told, limit, base)| (told, (limit, base)))
         .unzip();
     let each = told.iter().zip(limits).map(|(told, (limit, base))| {
-        let cost = move |request: &RequestHead<'_>| match request.extensions.get::<u32>() {
+        let cost = move |request: &RequestHead<'_>| match request.extensions.get::<u64>() {
             Some(cost) => base.saturating_mul(*cost),
             None => base,
         };
@@ -60,7 +60,7 @@ pub fn run(data: &[u8]) {
         .headers(QuotaHeaders::DRAFT_11)
         .wrap_body()
         .layer(hello);
-    let mut ask = |cost: u32| {
+    let mut ask = |cost: u64| {
         let mut request = Request::new(());
         request.extensions_mut().insert(cost);
         let answer = service.call(request).now_or_never();
@@ -72,7 +72,7 @@ pub fn run(data: &[u8]) {
         if source.is_empty() {
             return;
         }
-        let (choice, cost) = (source.byte(), u32::from(source.byte()));
+        let (choice, cost) = (source.byte(), u64::from(source.byte()));
         clock.advance(Duration::from_micros(
             u64::from(source.u32()) << (choice % 8),
         ));
@@ -92,11 +92,11 @@ pub fn run(data: &[u8]) {
 }
 
 /// A policy, what will be told of it, and what a request of cost 1 costs there.
-fn policy(source: &mut Source<'_>) -> (Told, Limit, u32) {
+fn policy(source: &mut Source<'_>) -> (Told, Limit, u64) {
     let (kind, shape) = (source.byte(), source.byte());
     let permits = match shape % 4 {
-        0 => source.u32().max(1),
-        _ => 1 + source.u32() % 100,
+        0 => u64::from(source.u32()).max(1) << (kind % 16),
+        _ => 1 + u64::from(source.u32()) % 100,
     };
     let us = match shape / 4 % 3 {
         0 => 1_000 + u64::from(source.u32()),
@@ -106,7 +106,7 @@ fn policy(source: &mut Source<'_>) -> (Told, Limit, u32) {
     let rate = Rate::new(1 + permits / 3, time);
     let limit = match kind % 8 {
         0 => Limit::gcra(permits, time),
-        1 => Limit::gcra(permits, time).burst(1 + u32::from(shape)),
+        1 => Limit::gcra(permits, time).burst(1 + u64::from(shape)),
         2 => Limit::token_bucket(permits, rate),
         3 => Limit::leaky_bucket(permits, rate).without_delay(),
         4 => Limit::fixed_window(permits, time),
@@ -120,7 +120,7 @@ fn policy(source: &mut Source<'_>) -> (Told, Limit, u32) {
         name: source.take(length.into()).iter().map(printable).collect(),
         is_fixed_window: kind % 8 == 4,
     };
-    (told, limit, 1 + u32::from(kind >> 6))
+    (told, limit, 1 + u64::from(kind >> 6))
 }
 
 fn check(told: &[Told], headers: &HeaderMap, rejection: Option<&Rejection>) {

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::decision::Receipt;
+use crate::limit::MOST_PERMITS;
 use crate::random::random;
 use crate::time::Micros;
 
@@ -14,11 +15,11 @@ pub enum Action {
     /// Takes permits if they fit.
     Take(Take),
     /// Takes so many permits without asking: the limit may be passed.
-    Charge(u32),
+    Charge(u64),
     /// Gives permits back, at most as many as are taken.
     Credit {
         /// How many.
-        permits: u32,
+        permits: u64,
         /// When they were taken, on the store's clock, so that a window that has ended since is not
         /// credited; not known when `None`.
         taken_at: Option<Micros>,
@@ -27,7 +28,7 @@ pub enum Action {
     /// once more; for a debt, what would have if nothing else had been given back.
     Refund {
         /// How many.
-        permits: u32,
+        permits: u64,
         /// The receipt of the decision that took them.
         receipt: Receipt,
     },
@@ -35,7 +36,7 @@ pub enum Action {
     /// same as a credit for an algorithm that lets nobody wait.
     Cancel {
         /// How many.
-        permits: u32,
+        permits: u64,
         /// The receipt of the decision that took them.
         receipt: Receipt,
     },
@@ -44,7 +45,7 @@ pub enum Action {
     /// algorithm that lets nobody wait.
     Withdraw {
         /// How many.
-        permits: u32,
+        permits: u64,
         /// The receipt of the decision that took them.
         receipt: Receipt,
     },
@@ -72,7 +73,7 @@ pub enum Action {
 #[non_exhaustive]
 pub struct Take {
     /// How many; 0 only looks.
-    pub cost: u32,
+    pub cost: u64,
     /// What to do when they do not fit yet.
     pub patience: Patience,
     /// The lease that holds them, for an algorithm that has leases. All permits without one are
@@ -103,17 +104,20 @@ pub enum Patience {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(u64);
 
+/// A cost that never fits, whatever the limit; a script's numbers are exact up to it.
+pub(super) const MOST_COST: u64 = MOST_PERMITS + 1;
+
 /// Nobody waits longer than this, which keeps all arithmetic exact in a script.
 pub(super) const LONGEST_WAIT: Micros = Micros::new(10 * 366 * 86_400_000_000);
 
 impl Action {
     /// Takes permits if they fit now.
-    pub const fn take(cost: u32) -> Self {
+    pub const fn take(cost: u64) -> Self {
         Self::Take(Take::new(cost))
     }
 
     /// Takes permits if they fit now, for good: [`Take::is_final`].
-    pub const fn spend(cost: u32) -> Self {
+    pub const fn spend(cost: u64) -> Self {
         Self::Take(Take::new(cost).for_good())
     }
 
@@ -122,11 +126,12 @@ impl Action {
         Self::take(0)
     }
 
-    /// The permits that it takes when it is carried out.
-    pub fn takes(&self) -> u32 {
+    /// The permits that it takes when it is carried out. More than any limit has count as one more
+    /// than that: they never fit, and take all that can be taken.
+    pub fn takes(&self) -> u64 {
         match self {
-            Self::Take(take) => take.cost,
-            Self::Charge(permits) => *permits,
+            Self::Take(take) => take.cost.min(MOST_COST),
+            Self::Charge(permits) => (*permits).min(MOST_COST),
             _ => 0,
         }
     }
@@ -142,12 +147,12 @@ impl Action {
     }
 
     /// The permits that it concerns, taken or given back.
-    pub(crate) fn permits(&self) -> u32 {
+    pub(crate) fn permits(&self) -> u64 {
         match self {
             Self::Credit { permits, .. }
             | Self::Refund { permits, .. }
             | Self::Cancel { permits, .. }
-            | Self::Withdraw { permits, .. } => *permits,
+            | Self::Withdraw { permits, .. } => (*permits).min(MOST_COST),
             _ => self.takes(),
         }
     }
@@ -204,7 +209,7 @@ impl Action {
 
 impl Take {
     /// So many permits, if they fit now.
-    pub const fn new(cost: u32) -> Self {
+    pub const fn new(cost: u64) -> Self {
         Self {
             cost,
             patience: Patience::None,

@@ -18,7 +18,7 @@ pub(super) trait Arithmetic: Sized {
     fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
     /// What the state says about a charge of this many permits, which always fits.
     #[inline]
-    fn read_to_charge(&self, state: &Self::State, now: Micros, permits: u32) -> Reading {
+    fn read_to_charge(&self, state: &Self::State, now: Micros, permits: u64) -> Reading {
         let _ = permits;
         self.read(state, now, &Take::look())
     }
@@ -53,7 +53,7 @@ pub(super) trait Arithmetic: Sized {
         }
     }
     /// Takes permits, whether or not they fit.
-    fn charge(&self, state: &mut Self::State, now: Micros, permits: u32);
+    fn charge(&self, state: &mut Self::State, now: Micros, permits: u64);
     /// Takes permits that were read to fit.
     fn take(&self, state: &mut Self::State, now: Micros, take: &Take) {
         self.charge(state, now, take.cost);
@@ -63,7 +63,7 @@ pub(super) trait Arithmetic: Sized {
     fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
     #[inline]
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.quota().0
     }
     fn queues(&self) -> bool {
@@ -71,16 +71,16 @@ pub(super) trait Arithmetic: Sized {
     }
     /// Scales its permits to a share.
     fn scale(&mut self, share: Share);
-    fn quota(&self) -> (u32, Micros);
+    fn quota(&self) -> (u64, Micros);
     /// What is left after `charged` permits were taken from what was read.
-    fn left(&self, reading: &Reading, charged: u32) -> Left;
+    fn left(&self, reading: &Reading, charged: u64) -> Left;
     fn arguments(&self, action: &Action) -> Arguments;
     /// The same reading after this many permits were taken at its instant.
     #[cfg(feature = "redis")]
-    fn behind(&self, reading: &Reading, permits: u32) -> Reading {
+    fn behind(&self, reading: &Reading, permits: u64) -> Reading {
         let [used, back_in] = reading.level;
         Reading {
-            level: [used.saturating_add(permits.into()), back_in],
+            level: [used.saturating_add(permits), back_in],
             next: Micros::ZERO,
             ..*reading
         }
@@ -89,12 +89,12 @@ pub(super) trait Arithmetic: Sized {
     fn level(&self, decision: &Decision) -> [u64; 2] {
         let (limit, _) = self.quota();
         let used = limit.saturating_sub(decision.remaining);
-        [used.into(), decision.reset_after.get()]
+        [used, decision.reset_after.get()]
     }
     /// What would be read for `take` this long after this reading, which was for `cost`, if nobody
     /// has changed the key. `None` if the reading does not tell. If `take` costs more than `cost`,
     /// its real wait may be longer.
-    fn later(&self, reading: &Reading, cost: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+    fn later(&self, reading: &Reading, cost: u64, elapsed: Micros, take: &Take) -> Option<Reading> {
         let is_known = match reading.fits {
             true => take.cost == cost,
             // It is known when `cost` permits are back, and that no more come back before.
@@ -116,7 +116,7 @@ pub(super) trait Arithmetic: Sized {
 
 /// What is left of a key's permits.
 pub(super) struct Left {
-    pub(super) remaining: u32,
+    pub(super) remaining: u64,
     /// How long until all are back.
     pub(super) reset_after: Micros,
     /// How long until there is one again, if there is none, at the latest. Of a window whose permits
@@ -132,7 +132,7 @@ pub(super) struct Left {
 impl Left {
     /// If there is none, one is back after `next`; if that is zero it is not known, and when all are
     /// back is never too early.
-    pub(super) fn new(remaining: u32, next: Micros, reset_after: Micros) -> Self {
+    pub(super) fn new(remaining: u64, next: Micros, reset_after: Micros) -> Self {
         Self {
             remaining,
             reset_after,

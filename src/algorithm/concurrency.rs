@@ -10,7 +10,7 @@ use super::arithmetic::{Arithmetic, Left};
 use super::counting::{fits, padded, remaining};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
-use crate::limit::SoundLimit;
+use crate::limit::{MOST_PERMITS, SoundLimit};
 use crate::time::Micros;
 
 /// The common lease of permits taken without one.
@@ -20,7 +20,7 @@ pub(super) const MOST_LOOKED_AT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Concurrency {
-    limit: u32,
+    limit: u64,
     lease: Micros,
 }
 
@@ -56,12 +56,12 @@ impl Concurrency {
         lapses > now.saturating_add(life).saturating_add(life)
     }
 
-    fn hold(&self, state: &mut State, now: Micros, number: u64, permits: u32) {
+    fn hold(&self, state: &mut State, now: Micros, number: u64, permits: u64) {
         let before = state.lease(number, now).unwrap_or_default();
         let others = state.held(now) - before.permits;
-        let room = u64::from(u32::MAX).saturating_sub(others);
+        let room = MOST_PERMITS.saturating_sub(others);
         let lease = Lease {
-            permits: room.min(before.permits + u64::from(permits)),
+            permits: room.min(before.permits.saturating_add(permits)),
             lapses: before.lapses.max(now.saturating_add(self.lease)),
         };
         if lease.permits > 0 {
@@ -167,8 +167,7 @@ impl Arithmetic for Concurrency {
                 // It outlasts every lease.
                 self.lease
             } else {
-                let wanted = held + u64::from(take.cost);
-                state.free_in(now, wanted - u64::from(self.limit))
+                state.free_in(now, held + take.cost - self.limit)
             },
             level: [
                 held,
@@ -179,7 +178,7 @@ impl Arithmetic for Concurrency {
         }
     }
 
-    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+    fn charge(&self, state: &mut State, now: Micros, permits: u64) {
         self.hold(state, now, NOBODY, permits);
     }
 
@@ -198,7 +197,7 @@ impl Arithmetic for Concurrency {
             Action::Renew(_) => lease.lapses = lease.lapses.max(now.saturating_add(self.lease)),
             Action::Release(_) => lease.permits = 0,
             _ if action.permits() == 0 => return,
-            _ => lease.permits = lease.permits.saturating_sub(action.permits().into()),
+            _ => lease.permits = lease.permits.saturating_sub(action.permits()),
         }
         if !matches!(action, Action::Renew(_)) {
             state.drop_lapsed(now);
@@ -220,27 +219,22 @@ impl Arithmetic for Concurrency {
         self.limit = share.of(self.limit);
     }
 
-    fn quota(&self) -> (u32, Micros) {
+    fn quota(&self) -> (u64, Micros) {
         (self.limit, Micros::ZERO)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> Left {
+    fn left(&self, reading: &Reading, charged: u64) -> Left {
         let [held, empty_in] = reading.level;
         let mut empty_in = Micros::new(empty_in);
         if charged > 0 {
             empty_in = empty_in.max(self.lease);
         }
-        let held = held.saturating_add(charged.into());
+        let held = held.saturating_add(charged);
         Left::new(remaining(self.limit, held), reading.next, empty_in)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {
         let lease = action.lease().map_or(NOBODY, LeaseId::get);
-        padded([
-            action.permits().into(),
-            self.limit.into(),
-            self.lease.get(),
-            lease,
-        ])
+        padded([action.permits(), self.limit, self.lease.get(), lease])
     }
 }

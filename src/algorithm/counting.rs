@@ -2,31 +2,32 @@
 
 use super::action::Action;
 use super::reading::{Arguments, MOST_ARGUMENTS, Reading};
+use crate::limit::MOST_PERMITS;
 use crate::time::Micros;
 
 /// Whether a limit of which `used` permits are taken has room for a cost. A cost of 0 always fits.
 #[inline]
-pub(super) fn fits(used: u64, cost: u32, limit: u32) -> bool {
-    cost == 0 || used + u64::from(cost) <= u64::from(limit)
+pub(super) fn fits(used: u64, cost: u64, limit: u64) -> bool {
+    cost == 0 || used.saturating_add(cost) <= limit
 }
 
 /// What is left of a limit, which may have been lowered below what was used.
 #[inline]
-pub(super) fn remaining(limit: u32, used: u64) -> u32 {
-    limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX))
+pub(super) fn remaining(limit: u64, used: u64) -> u64 {
+    limit.saturating_sub(used)
 }
 
 /// How many of the used permits have to come back until there is one again; zero if there is one.
 #[inline]
-pub(super) fn too_many(limit: u32, used: u64) -> u64 {
-    (used + 1).saturating_sub(limit.into())
+pub(super) fn too_many(limit: u64, used: u64) -> u64 {
+    (used + 1).saturating_sub(limit)
 }
 
 /// A count with this many permits more. A charge can exceed the limit, and is counted up to the
 /// largest possible limit, as [`Limiter::charge`](crate::Limiter::charge) documents.
 #[inline]
-pub(super) fn added(used: u64, permits: u32) -> u64 {
-    used.saturating_add(permits.into()).min(u32::MAX.into())
+pub(super) fn added(used: u64, permits: u64) -> u64 {
+    used.saturating_add(permits).min(MOST_PERMITS)
 }
 
 /// What a window shows a caller that takes nothing: everything comes back when the state is
@@ -43,9 +44,8 @@ pub(super) fn until_forgotten(reading: Reading, expires: Micros) -> Reading {
 
 /// The arguments of an algorithm with just a limit and a window.
 #[inline]
-pub(super) fn window_arguments(limit: u32, window: Micros, action: &Action) -> Arguments {
-    let permits = action.permits().into();
-    padded([permits, limit.into(), window.get(), action.taken_us()])
+pub(super) fn window_arguments(limit: u64, window: Micros, action: &Action) -> Arguments {
+    padded([action.permits(), limit, window.get(), action.taken_us()])
 }
 
 /// These arguments, padded with zeros.

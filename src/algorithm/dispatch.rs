@@ -123,7 +123,7 @@ impl Algorithm {
     }
 
     /// The receipt of permits of which `actual` are charged by now, in place of `charged`.
-    pub(crate) fn settled(&self, receipt: &Receipt, charged: u32, actual: u32) -> Receipt {
+    pub(crate) fn settled(&self, receipt: &Receipt, charged: u64, actual: u64) -> Receipt {
         match &self.0 {
             Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
                 debt.settled(receipt, charged, actual)
@@ -155,7 +155,7 @@ impl Algorithm {
     /// What is read after this many permits were taken at the same instant, by what was read before
     /// them. Only for a take that fits at once both before and after them, and leaves permits.
     #[cfg(feature = "redis")]
-    pub(crate) fn behind(&self, reading: &Reading, permits: u32) -> Reading {
+    pub(crate) fn behind(&self, reading: &Reading, permits: u64) -> Reading {
         arithmetic!(&self.0, it => it.behind(reading, permits))
     }
 
@@ -174,12 +174,12 @@ impl Algorithm {
 
     /// The permits given in each window, and the window's length; no length for an algorithm that
     /// knows no window.
-    pub fn quota(&self) -> (u32, Micros) {
+    pub fn quota(&self) -> (u64, Micros) {
         arithmetic!(&self.0, it => it.quota())
     }
 
     /// The most permits that there ever are at once; a higher cost never fits.
-    pub fn capacity(&self) -> u32 {
+    pub fn capacity(&self) -> u64 {
         arithmetic!(&self.0, it => it.capacity())
     }
 
@@ -342,7 +342,7 @@ impl Algorithm {
     }
 
     /// This share of the capacity, rounded down, but at least 1.
-    pub(crate) fn share_of_capacity(&self, share: f64) -> u32 {
+    pub(crate) fn share_of_capacity(&self, share: f64) -> u64 {
         Share(share).of(self.capacity())
     }
 }

@@ -15,7 +15,7 @@ use crate::time::Micros;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FixedWindow {
-    limit: u32,
+    limit: u64,
     window: Micros,
     aligned: bool,
     /// By how much the clock by which windows are aligned is ahead of the one that judges, less whole
@@ -105,7 +105,7 @@ impl Arithmetic for FixedWindow {
         }
     }
 
-    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+    fn charge(&self, state: &mut State, now: Micros, permits: u64) {
         *state = self.current(state, now);
         state.used = added(state.used, permits);
     }
@@ -118,7 +118,7 @@ impl Arithmetic for FixedWindow {
             action => (action.receipt()).is_none_or(|receipt| receipt.mark == mark(state.ends)),
         };
         // Permits of an earlier window came back when it ended.
-        let back = state.used.min(action.permits().into());
+        let back = state.used.min(action.permits());
         if back == 0 || !was_taken_in_it || now >= state.ends {
             return;
         }
@@ -137,13 +137,13 @@ impl Arithmetic for FixedWindow {
         self.limit = share.of(self.limit);
     }
 
-    fn quota(&self) -> (u32, Micros) {
+    fn quota(&self) -> (u64, Micros) {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> Left {
+    fn left(&self, reading: &Reading, charged: u64) -> Left {
         let [used, ends_in] = reading.level;
-        let used = used.saturating_add(charged.into());
+        let used = used.saturating_add(charged);
         let reset_after = if used == 0 { 0 } else { ends_in };
         Left {
             renews_after: Micros::new(ends_in),
@@ -159,8 +159,8 @@ impl Arithmetic for FixedWindow {
 
     fn arguments(&self, action: &Action) -> Arguments {
         padded([
-            action.permits().into(),
-            self.limit.into(),
+            action.permits(),
+            self.limit,
             self.window.get(),
             action.taken_us(),
             self.aligned.into(),
@@ -171,11 +171,11 @@ impl Arithmetic for FixedWindow {
 
     fn level(&self, decision: &Decision) -> [u64; 2] {
         let used = self.limit.saturating_sub(decision.remaining);
-        [used.into(), decision.renews_after.get()]
+        [used, decision.renews_after.get()]
     }
 
     /// Within the window nothing comes back, so any cost can be judged.
-    fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+    fn later(&self, reading: &Reading, _: u64, elapsed: Micros, take: &Take) -> Option<Reading> {
         let [used, ends_in] = reading.level;
         // A window that the next request opens is whole at any time.
         let is_open = self.aligned || used > 0 || ends_in < self.window.get();

@@ -15,9 +15,10 @@ const NEVER: Micros = Micros::new(u64::MAX);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     algorithm: Algorithm,
-    cost: u32,
-    // The reading, in pieces: beside the cost, `fits` takes no room of its own, and there are many.
-    fits: bool,
+    /// Twice the cost, and one more if it fits: beside the cost that takes no room of its own, and
+    /// there are many.
+    cost_and_fits: u64,
+    // The rest of the reading, in pieces.
     wait: Micros,
     level: [u64; 2],
     next: Micros,
@@ -39,13 +40,20 @@ impl Known {
         };
         Some(Self {
             algorithm: *algorithm,
-            cost: action.takes(),
-            fits,
+            cost_and_fits: action.takes() << 1 | u64::from(fits),
             wait,
             level: arithmetic!(&algorithm.0, it => it.level(decision)),
             next: decision.next_after(),
             at: decision.receipt.at,
         })
+    }
+
+    fn cost(&self) -> u64 {
+        self.cost_and_fits >> 1
+    }
+
+    fn fits(&self) -> bool {
+        self.cost_and_fits & 1 == 1
     }
 
     /// What the store would read after this time if nobody has changed the key. `None` if that is
@@ -59,8 +67,8 @@ impl Known {
         if *algorithm != self.algorithm {
             return None;
         }
-        let reading = Reading::new(self.fits, self.wait, self.level, self.next, self.at);
-        let cost = self.cost;
+        let reading = Reading::new(self.fits(), self.wait, self.level, self.next, self.at);
+        let cost = self.cost();
         let mut later = arithmetic!(&algorithm.0, it => it.later(&reading, cost, elapsed, take))?;
         if algorithm.never_fits(take) {
             later.wait = NEVER;
@@ -70,7 +78,7 @@ impl Known {
 
     /// Whether it tells the whole wait of this take.
     pub(crate) fn tells_all_of(&self, take: &Take) -> bool {
-        self.cost == take.cost
+        self.cost() == take.cost
             || self.algorithm.tells_of_every_cost()
             || self.algorithm.never_fits(take)
     }
@@ -82,13 +90,13 @@ impl Known {
 
     /// Whether a denial of this one also denies the other, as of then.
     pub(crate) fn denies_for(&self, other: &Self) -> bool {
-        !self.fits && self.cost <= other.cost
+        !self.fits() && self.cost() <= other.cost()
     }
 
     /// Whether the other one tells everything that this one tells.
     pub(crate) fn is_superseded_by(&self, other: &Self) -> bool {
         self.is_by_the_rules_of(other)
-            && (self.cost == other.cost || self.algorithm.tells_of_every_cost())
+            && (self.cost() == other.cost() || self.algorithm.tells_of_every_cost())
     }
 }
 

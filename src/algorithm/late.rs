@@ -32,20 +32,20 @@ impl Algorithm {
 
     /// How many permits at most, of everything taken up to this decision, may still be handed out
     /// this long after it.
-    pub(crate) fn permits_left_after(&self, decision: &Decision, elapsed: Micros) -> u32 {
+    pub(crate) fn permits_left_after(&self, decision: &Decision, elapsed: Micros) -> u64 {
         if let Some(debt) = self.debt() {
             let now = decision.receipt.at.saturating_add(elapsed);
             return debt.permits_unpaid(&decision.receipt, now);
         }
         match self.0 {
-            Which::FixedWindow(_) if elapsed < decision.renews_after => u32::MAX,
+            Which::FixedWindow(_) if elapsed < decision.renews_after => u64::MAX,
             _ => 0,
         }
     }
 
     /// How many permits come back one by one in this time; none for a window, which gives all back
     /// at its end.
-    pub(crate) fn permits_in(&self, time: Micros) -> u32 {
+    pub(crate) fn permits_in(&self, time: Micros) -> u64 {
         self.debt().map_or(0, |debt| debt.permits_in(time))
     }
 }

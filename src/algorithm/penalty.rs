@@ -224,7 +224,7 @@ impl Arithmetic for PenaltyBox {
     }
 
     /// Counts a denial.
-    fn charge(&self, state: &mut State, now: Micros, _: u32) {
+    fn charge(&self, state: &mut State, now: Micros, _: u64) {
         let ban = self.next_ban(state, now);
         if now >= state.expires {
             *state = State::default();
@@ -248,34 +248,34 @@ impl Arithmetic for PenaltyBox {
         state.expires
     }
 
-    fn capacity(&self) -> u32 {
-        u32::MAX
+    fn capacity(&self) -> u64 {
+        u64::MAX
     }
 
     /// It counts denials, not permits.
     fn scale(&mut self, _: Share) {}
 
-    fn quota(&self) -> (u32, Micros) {
-        (self.denials, self.within)
+    fn quota(&self) -> (u64, Micros) {
+        (self.denials.into(), self.within)
     }
 
     /// How many more denials until a ban, and the rest of a ban that is in force or caused by this
     /// denial.
-    fn left(&self, reading: &Reading, charged: u32) -> Left {
+    fn left(&self, reading: &Reading, charged: u64) -> Left {
         let [denials, next_ban] = reading.level;
-        let denials = denials.saturating_add(charged.min(1).into());
+        let denials = denials.saturating_add(charged.min(1));
         let left = u64::from(self.denials).saturating_sub(denials);
         let ban = if charged > 0 && left == 0 {
             Micros::new(next_ban)
         } else {
             reading.wait
         };
-        Left::new(u32::try_from(left).unwrap_or(u32::MAX), reading.next, ban)
+        Left::new(left, reading.next, ban)
     }
 
     fn arguments(&self, action: &Action) -> Arguments {
         padded([
-            action.takes().min(1).into(),
+            action.takes().min(1),
             self.denials.into(),
             self.within.get(),
             self.ban.get(),

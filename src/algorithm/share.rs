@@ -7,19 +7,23 @@ pub(super) struct Share(pub(super) f64);
 impl Share {
     /// This share of the permits, rounded down, so that shares that add up to the whole never give
     /// more than it; but at least one.
-    pub(super) fn of(self, permits: u32) -> u32 {
+    pub(super) fn of(self, permits: u64) -> u64 {
+        // In whole numbers: the product has more digits than a float.
+        const ONE: u128 = 1 << 72;
+        // The cast rounds down, saturates, and turns NaN into 0.
+        let share = ((self.0 * ONE as f64) as u128).min(ONE);
         // As a float, 0.29 is slightly less than 0.29, but 29 of 100 are meant. The slack is too
         // small to matter to a share that means less.
-        const SLACK: f64 = 1.0 + 4.0 * f64::EPSILON;
-        let part = f64::from(permits) * self.0 * SLACK;
-        // The cast rounds down, saturates, and turns NaN into 0.
-        (part as u32).clamp(1, permits.max(1))
+        let meant = share + (share >> 52);
+        let part = u128::from(permits) * meant / ONE;
+        (part as u64).clamp(1, permits.max(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::MOST_PERMITS;
 
     #[test]
     fn a_share_is_what_it_looks_like_rounded_down_to_one_at_least() {
@@ -30,8 +34,9 @@ mod tests {
             (0.25, 10, 2),
             (0.001, 10, 1),
             (1.0, 1, 1),
-            (1.0, u32::MAX, u32::MAX),
-            (0.5, u32::MAX, u32::MAX / 2),
+            (1.0, MOST_PERMITS, MOST_PERMITS),
+            (0.5, MOST_PERMITS, MOST_PERMITS / 2),
+            (0.29, 10_u64.pow(14), 29 * 10_u64.pow(12)),
         ] {
             assert_eq!(Share(share).of(permits), part, "{share} of {permits}");
         }
@@ -39,11 +44,11 @@ mod tests {
 
     #[test]
     fn shares_that_make_up_the_whole_never_give_more() {
-        for processes in 1..=200 {
-            let share = 1.0 / f64::from(processes);
-            for permits in (processes..2_000).chain([u32::MAX - 1, u32::MAX]) {
-                let together = u64::from(processes) * u64::from(Share(share).of(permits));
-                assert!(together <= permits.into(), "{processes} of {permits}");
+        for processes in 1..=200_u64 {
+            let share = 1.0 / processes as f64;
+            for permits in (processes..2_000).chain(MOST_PERMITS - 200..=MOST_PERMITS) {
+                let together = processes * Share(share).of(permits);
+                assert!(together <= permits, "{processes} of {permits}");
             }
         }
     }

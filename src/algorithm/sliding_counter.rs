@@ -10,40 +10,70 @@ use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, remaining, too_many, window_arguments};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
-use crate::limit::SoundLimit;
+use crate::limit::{MOST_PERMITS, SoundLimit};
 use crate::time::Micros;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingCounter {
-    limit: u32,
+    limit: u64,
     window: Micros,
 }
 
 /// The counts of a window and of the one before it, each within the largest limit; a window of no
 /// length for a key that was never used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
-    opened: Micros,
-    window: Micros,
-    current: u32,
-    previous: u32,
+///
+/// Nearly all counts have 32 bits. Larger ones stand elsewhere, or the slots of a memory store would
+/// be larger for every key of every algorithm.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    Small {
+        opened: Micros,
+        window: Micros,
+        current: u32,
+        previous: u32,
+    },
+    Large(Box<Counts>),
 }
 
-impl From<Counts> for State {
-    fn from(counts: Counts) -> Self {
-        // No count exceeds the largest limit.
-        let count = |permits: u64| u32::try_from(permits).unwrap_or(u32::MAX);
-        Self {
-            opened: counts.opened,
-            window: counts.window,
-            current: count(counts.current),
-            previous: count(counts.previous),
+impl Default for State {
+    fn default() -> Self {
+        Self::Small {
+            opened: Micros::ZERO,
+            window: Micros::ZERO,
+            current: 0,
+            previous: 0,
         }
     }
 }
 
+impl From<Counts> for State {
+    fn from(counts: Counts) -> Self {
+        let Counts {
+            opened,
+            window,
+            current,
+            previous,
+        } = counts;
+        if let (Ok(current), Ok(previous)) = (current.try_into(), previous.try_into()) {
+            return Self::Small {
+                opened,
+                window,
+                current,
+                previous,
+            };
+        }
+        // No count exceeds the largest limit.
+        Self::Large(Box::new(Counts {
+            current: current.min(MOST_PERMITS),
+            previous: previous.min(MOST_PERMITS),
+            ..counts
+        }))
+    }
+}
+
 /// The counts as they stand at an instant.
-struct Counts {
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
     opened: Micros,
     window: Micros,
     current: u64,
@@ -92,7 +122,7 @@ impl SlidingCounter {
     }
 
     /// The reading of these counts for a take or charge of these permits, which fits.
-    fn reading(&self, counts: &Counts, now: Micros, permits: u32) -> Reading {
+    fn reading(&self, counts: &Counts, now: Micros, permits: u64) -> Reading {
         let used = counts.used(now.max(counts.opened));
         let is_left = too_many(self.limit, added(used, permits)) == 0;
         let next = if is_left {
@@ -112,17 +142,17 @@ impl SlidingCounter {
     }
 
     /// The instant from which `cost` fits. It does not fit yet.
-    fn fits_from(&self, counts: &Counts, cost: u32) -> Micros {
+    fn fits_from(&self, counts: &Counts, cost: u64) -> Micros {
         let window = counts.window;
         let ends = counts.opened.saturating_add(window);
-        let taken = counts.current + u64::from(cost);
-        let (ends, counted, room) = match u64::from(self.limit).checked_sub(taken) {
+        let taken = counts.current.saturating_add(cost);
+        let (ends, counted, room) = match self.limit.checked_sub(taken) {
             Some(room) => (ends, counts.previous, room),
             // Not in this window. In the next one, the current count is the previous.
             None => (
                 ends.saturating_add(window),
                 counts.current,
-                u64::from(self.limit.saturating_sub(cost)),
+                self.limit.saturating_sub(cost),
             ),
         };
         // The longest overlap at which the share leaves enough room: not a whole window, as the
@@ -133,31 +163,50 @@ impl SlidingCounter {
 }
 
 impl State {
-    /// The counts at `now`, in the windows in which they were counted.
-    fn counts(&self, now: Micros) -> Counts {
-        // If the clock stepped back to before the window opened, this still counts in it.
-        self.rolled(now.max(self.opened))
+    /// The counts as they were kept.
+    fn kept(&self) -> Counts {
+        match self {
+            Self::Small {
+                opened,
+                window,
+                current,
+                previous,
+            } => Counts {
+                opened: *opened,
+                window: *window,
+                current: (*current).into(),
+                previous: (*previous).into(),
+            },
+            Self::Large(counts) => **counts,
+        }
     }
 
-    fn rolled(&self, now: Micros) -> Counts {
+    /// The counts at `now`, in the windows in which they were counted.
+    fn counts(&self, now: Micros) -> Counts {
+        let kept = self.kept();
+        // If the clock stepped back to before the window opened, this still counts in it.
+        kept.rolled(now.max(kept.opened))
+    }
+}
+
+impl Counts {
+    fn rolled(&self, now: Micros) -> Self {
         let opened = start_of_window(now, self.window);
         let (current, previous) = if opened == self.opened {
-            (self.current.into(), self.previous.into())
+            (self.current, self.previous)
         } else if opened == self.opened.saturating_add(self.window) {
-            (0, self.current.into())
+            (0, self.current)
         } else {
             (0, 0)
         };
-        Counts {
+        Self {
             opened,
             window: self.window,
             current,
             previous,
         }
     }
-}
 
-impl Counts {
     /// The permits used in the last window, for a `now` in the current one.
     fn used(&self, now: Micros) -> u64 {
         let overlap = self.window.saturating_sub(now.saturating_sub(self.opened));
@@ -194,10 +243,10 @@ impl Arithmetic for SlidingCounter {
     /// What a take makes of a window takes up to two windows to come back. So there may not be a
     /// whole one in which time stands still.
     fn repaired(&self, state: &State, now: Micros, action: &Action) -> Option<State> {
-        if state.opened <= now {
+        let counts = state.counts(now);
+        if counts.opened <= now {
             return None;
         }
-        let counts = state.counts(now);
         let latest = |windows: u64| {
             let us = self.window.get().saturating_mul(windows);
             now.saturating_add(Micros::new(us))
@@ -231,11 +280,11 @@ impl Arithmetic for SlidingCounter {
         }
     }
 
-    fn read_to_charge(&self, state: &State, now: Micros, permits: u32) -> Reading {
+    fn read_to_charge(&self, state: &State, now: Micros, permits: u64) -> Reading {
         self.reading(&self.counts(state, now), now, permits)
     }
 
-    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+    fn charge(&self, state: &mut State, now: Micros, permits: u64) {
         let mut counts = self.counts(state, now);
         counts.current = added(counts.current, permits);
         *state = counts.into();
@@ -245,7 +294,7 @@ impl Arithmetic for SlidingCounter {
     /// under other rules since.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let mut counts = state.counts(now);
-        let (permits, taken_at) = (u64::from(action.permits()), action.taken_at());
+        let (permits, taken_at) = (action.permits(), action.taken_at());
         let permits = match taken_at {
             Some(at) if counts.window != self.window => self.still_count(permits, at, now),
             _ => permits,
@@ -271,21 +320,22 @@ impl Arithmetic for SlidingCounter {
     }
 
     fn expires_at(state: &State) -> Micros {
-        state.rolled(state.opened).gone()
+        let kept = state.kept();
+        kept.rolled(kept.opened).gone()
     }
 
     fn scale(&mut self, share: Share) {
         self.limit = share.of(self.limit);
     }
 
-    fn quota(&self) -> (u32, Micros) {
+    fn quota(&self) -> (u64, Micros) {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> Left {
+    fn left(&self, reading: &Reading, charged: u64) -> Left {
         let [used, gone_in] = reading.level;
         let gone_in = Micros::new(gone_in);
-        let used = used.saturating_add(charged.into());
+        let used = used.saturating_add(charged);
         let reset_after = if used == 0 {
             Micros::ZERO
         } else if charged > 0 && gone_in <= self.window {

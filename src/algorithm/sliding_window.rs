@@ -11,12 +11,12 @@ use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, padded, remaining, too_many, until_forgotten};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
-use crate::limit::SoundLimit;
+use crate::limit::{MOST_PERMITS, SoundLimit};
 use crate::time::Micros;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingWindow {
-    limit: u32,
+    limit: u64,
     window: Micros,
     slice: Micros,
 }
@@ -73,7 +73,7 @@ impl SlidingWindow {
 
     /// The reading for a caller that takes these permits; the slices are then kept for this limit's
     /// window.
-    fn reading(&self, state: &State, now: Micros, permits: u32) -> Reading {
+    fn reading(&self, state: &State, now: Micros, permits: u64) -> Reading {
         let newest = self.live(state, now).last();
         let empty = newest.map_or(Micros::ZERO, |slice| self.lapse(slice));
         let used = self.used(state, now);
@@ -106,7 +106,7 @@ impl SlidingWindow {
     }
 
     /// How long until there is a permit again, if none is left after these were taken.
-    fn next(&self, state: &State, now: Micros, used: u64, permits: u32) -> Micros {
+    fn next(&self, state: &State, now: Micros, used: u64, permits: u64) -> Micros {
         match too_many(self.limit, added(used, permits)) {
             0 => Micros::ZERO,
             too_many if permits == 0 => self.wait(state, now, too_many),
@@ -178,21 +178,20 @@ impl Arithmetic for SlidingWindow {
         if fits(used, take.cost, self.limit) {
             return self.reading(state, now, take.cost);
         }
-        let wanted = used + u64::from(take.cost);
+        let wanted = used.saturating_add(take.cost);
         Reading {
             fits: false,
-            wait: self.wait(state, now, wanted - u64::from(self.limit)),
+            wait: self.wait(state, now, wanted - self.limit),
             ..looked()
         }
     }
 
-    fn read_to_charge(&self, state: &State, now: Micros, permits: u32) -> Reading {
+    fn read_to_charge(&self, state: &State, now: Micros, permits: u64) -> Reading {
         self.reading(state, now, permits)
     }
 
-    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
-        let room = u64::from(u32::MAX) - self.used(state, now).min(u32::MAX.into());
-        let permits = u64::from(permits).min(room);
+    fn charge(&self, state: &mut State, now: Micros, permits: u64) {
+        let permits = permits.min(MOST_PERMITS.saturating_sub(self.used(state, now)));
         if permits == 0 {
             return;
         }
@@ -217,7 +216,7 @@ impl Arithmetic for SlidingWindow {
         let charged = state.window();
         let shorter = self.window.min(charged);
         let has_lapsed = taken_in.is_some_and(|ends| ends.saturating_add(shorter) <= now);
-        let mut back = self.used(state, now).min(action.permits().into());
+        let mut back = self.used(state, now).min(action.permits());
         if back == 0 || has_lapsed {
             return;
         }
@@ -250,11 +249,11 @@ impl Arithmetic for SlidingWindow {
         self.limit = share.of(self.limit);
     }
 
-    fn quota(&self) -> (u32, Micros) {
+    fn quota(&self) -> (u64, Micros) {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> Left {
+    fn left(&self, reading: &Reading, charged: u64) -> Left {
         let [used, empty_in] = reading.level;
         let mut empty_in = Micros::new(empty_in);
         if charged > 0 {
@@ -267,8 +266,8 @@ impl Arithmetic for SlidingWindow {
 
     fn arguments(&self, action: &Action) -> Arguments {
         padded([
-            action.permits().into(),
-            self.limit.into(),
+            action.permits(),
+            self.limit,
             self.window.get(),
             action.taken_us(),
             self.slice.get(),

@@ -45,8 +45,7 @@ fn one_or_more<T>(
 
 fn status(field: &Field<'_>) -> Result<StatusCode, FileError> {
     let expected = "a status from 100 to 599, such as 401, or a list of statuses";
-    let status = u16::try_from(field.number(expected)?).ok();
-    let status = status.filter(|status| (100..600).contains(status));
+    let status = Some(field.number(expected)?).filter(|status| (100..600).contains(status));
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     status.ok_or_else(|| field.expected(expected))
 }

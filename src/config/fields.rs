@@ -176,10 +176,14 @@ impl<'t> Field<'t> {
         self.as_text().ok_or_else(|| self.expected(expected))
     }
 
-    pub(super) fn number(&self, expected: impl fmt::Display) -> Result<u32, FileError> {
+    pub(super) fn number<N: TryFrom<u64>>(
+        &self,
+        expected: impl fmt::Display,
+    ) -> Result<N, FileError> {
         self.value
             .as_integer()
-            .and_then(|number| u32::from_str_radix(number.as_str(), number.radix()).ok())
+            .and_then(|number| u64::from_str_radix(number.as_str(), number.radix()).ok())
+            .and_then(|number| N::try_from(number).ok())
             .ok_or_else(|| self.expected(expected))
     }
 

@@ -6,9 +6,9 @@ use super::fields::{Field, Fields};
 use super::rate::{rate, time};
 use super::{FileError, unsound};
 use crate::algorithm::Algorithm;
-use crate::limit::{Limit, Rate};
+use crate::limit::{ANY_COST, Limit, MOST_PERMITS, Rate};
 
-type Make = fn(u32, Duration) -> Limit;
+type Make = fn(u64, Duration) -> Limit;
 type Read = fn(&LimitFields<'_, '_>) -> Result<Limit, FileError>;
 
 /// The algorithms by their names in the file.
@@ -38,7 +38,6 @@ const OPTIONS: [(&str, &[&str]); 6] = [
 /// The ones that are booleans.
 const SWITCHES: [&str; 2] = ["delay", "aligned"];
 
-const PERMITS: &str = "1 to 4294967295";
 pub(super) const A_RATE: &str = "limit = \"100/min\"";
 
 /// The fields that make up a limit.
@@ -92,10 +91,10 @@ fn gcra(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
     let limit = fields.amounts.need("limit", A_RATE)?;
     let rates = one_or_more_rates(&limit, Limit::gcra)?;
     let expected = match rates.len() {
-        1 => PERMITS.to_owned(),
+        1 => ANY_COST.to_owned(),
         rates => format!("a list of {rates} numbers, one for each rate of the limit"),
     };
-    let number = |burst: &Field<'_>| burst.number(PERMITS);
+    let number = |burst: &Field<'_>| burst.number(ANY_COST);
     let bursts = match burst.items() {
         Some(bursts) => bursts.iter().map(number).collect::<Result<_, _>>()?,
         None => vec![burst.number(&expected)?],
@@ -134,7 +133,9 @@ fn sliding_window(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
 
 fn concurrency(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
     let at_once = fields.amounts.need("limit", "limit = 20")?;
-    let at_once = at_once.number("0 to 4294967295 requests at the same time, such as 20")?;
+    let at_once = at_once.number(format_args!(
+        "0 to {MOST_PERMITS} requests at the same time, such as 20"
+    ))?;
     let limit = Limit::concurrency(at_once);
     Ok(match fields.ways.get("lease") {
         Some(lease) => limit.lease(time(&lease)?),
@@ -152,7 +153,7 @@ fn in_time(fields: &LimitFields<'_, '_>, make: Make) -> Result<Limit, FileError>
     ))
 }
 
-fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration)>, FileError> {
+fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u64, Duration)>, FileError> {
     let one = |rate: &Field<'_>| {
         let (permits, period) = self::rate(rate)?;
         if permits == 0 {
@@ -175,8 +176,8 @@ fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u32, Duration
 }
 
 /// A limit of these rates with their bursts. There must be at least one.
-fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32>)>) -> Limit {
-    let with_burst = |limit: Limit, burst: Option<u32>| match burst {
+fn all_of(make: Make, mut rates: impl Iterator<Item = (u64, Duration, Option<u64>)>) -> Limit {
+    let with_burst = |limit: Limit, burst: Option<u64>| match burst {
         Some(burst) => limit.burst(burst),
         None => limit,
     };
@@ -189,10 +190,10 @@ fn all_of(make: Make, mut rates: impl Iterator<Item = (u32, Duration, Option<u32
 
 /// A limit whose `limit` is a rate. Its capacity is the number of permits in the rate, unless the
 /// file says otherwise.
-fn bucket(fields: &LimitFields<'_, '_>, make: fn(u32, Rate) -> Limit) -> Result<Limit, FileError> {
+fn bucket(fields: &LimitFields<'_, '_>, make: fn(u64, Rate) -> Limit) -> Result<Limit, FileError> {
     let (permits, period) = rate(&fields.amounts.need("limit", A_RATE)?)?;
     let capacity = match fields.amounts.get("capacity") {
-        Some(capacity) => capacity.number(PERMITS)?,
+        Some(capacity) => capacity.number(ANY_COST)?,
         None => permits,
     };
     Ok(make(capacity, Rate::new(permits, period)))

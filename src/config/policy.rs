@@ -8,6 +8,7 @@ use super::proxies::Proxies;
 use super::tiers::{Tiers, refuse_unsound_policy};
 use super::{FileError, key, limit, penalty, prefetch, rate, routes};
 use crate::http::HeaderCost;
+use crate::limit::ANY_COST;
 use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::{CostExtractor, NoRequest};
@@ -142,9 +143,9 @@ fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileErro
 }
 
 fn cost(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
-    let expected = "1 to 4294967295 permits, or \"header:<name>\"";
+    let expected = format!("{ANY_COST} permits, or \"header:<name>\"");
     let Some(text) = field.as_text() else {
-        return Ok(policy.cost(field.number(expected)?));
+        return Ok(policy.cost(field.number(&expected)?));
     };
     let name = text.strip_prefix("header:");
     let cost = HeaderCost::new(name.ok_or_else(|| field.expected(expected))?);

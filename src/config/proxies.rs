@@ -103,16 +103,13 @@ impl Proxies {
     }
 }
 
-fn number<N: TryFrom<u32>>(
+fn number<N: TryFrom<u64>>(
     fields: &Fields<'_>,
     name: &'static str,
     expected: &str,
 ) -> Result<Option<N>, FileError> {
-    let Some(field) = fields.get(name) else {
-        return Ok(None);
-    };
-    let number = N::try_from(field.number(expected)?);
-    number.map(Some).map_err(|_| field.expected(expected))
+    let number = fields.get(name).map(|field| field.number(expected));
+    number.transpose()
 }
 
 fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {

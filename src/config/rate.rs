@@ -1,9 +1,11 @@
 //! `"100/15min"` and `"50ms"`: rates and times as the file writes them.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::FileError;
 use super::fields::Field;
+use crate::limit::MOST_PERMITS;
 use crate::time::{DAY, HOUR, MINUTE, SECOND};
 
 const UNITS: [(&str, Duration); 5] = [
@@ -15,9 +17,11 @@ const UNITS: [(&str, Duration); 5] = [
 ];
 
 /// A number of permits in a time; zero admits nothing.
-pub(super) fn rate(field: &Field<'_>) -> Result<(u32, Duration), FileError> {
-    let expected = "permits in a period, such as \"100/min\" or \"5/15min\", \
-                    with at most 4294967295 permits and ms, s, min, h or day";
+pub(super) fn rate(field: &Field<'_>) -> Result<(u64, Duration), FileError> {
+    let expected = format_args!(
+        "permits in a period, such as \"100/min\" or \"5/15min\", with at most {MOST_PERMITS} \
+         permits and ms, s, min, h or day"
+    );
     let parse = |text: &str| {
         let (permits, time) = text.split_once('/')?;
         // "/min" is short for "/1min".
@@ -25,7 +29,8 @@ pub(super) fn rate(field: &Field<'_>) -> Result<(u32, Duration), FileError> {
             true => read(time)?,
             false => unit(time)?,
         };
-        Some((number(permits)?, time))
+        let permits = number(permits).filter(|permits| *permits <= MOST_PERMITS);
+        Some((permits?, time))
     };
     parse(field.text(expected)?).ok_or_else(|| field.expected(expected))
 }
@@ -48,7 +53,7 @@ fn unit(name: &str) -> Option<Duration> {
 }
 
 /// Digits only: `parse` alone would accept a sign.
-fn number(digits: &str) -> Option<u32> {
+fn number<N: FromStr>(digits: &str) -> Option<N> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok())?
 }

@@ -21,9 +21,9 @@ pub struct Decision {
     pub(crate) outcome: Outcome,
     /// Whether it was allowed with at most a tenth of the limit, burst or capacity left.
     pub(crate) is_near_limit: bool,
-    pub(crate) limit: u32,
+    pub(crate) limit: u64,
     pub(crate) window: Micros,
-    pub(crate) remaining: u32,
+    pub(crate) remaining: u64,
     pub(crate) retry_after: Micros,
     /// How long the request is delayed, or would have been.
     pub(crate) delay: Micros,
@@ -135,7 +135,7 @@ impl Decision {
     /// The permits that the policy gives in each [`window`](Self::window), or at the same time. For
     /// a limit of [several rates](crate::Limit::and), those of one rate: the one that denies for
     /// longest or, if none denies, the one with the fewest permits left.
-    pub fn limit(&self) -> u32 {
+    pub fn limit(&self) -> u64 {
         self.limit
     }
 
@@ -149,7 +149,7 @@ impl Decision {
     /// The permits that could be taken right now, after this decision; 0 if the failure mode
     /// decided, or the store was not asked, and [`limit`](Self::limit) if nothing is counted
     /// ([`Outcome::Unlimited`]).
-    pub fn remaining(&self) -> u32 {
+    pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
@@ -229,7 +229,7 @@ impl Decision {
     }
 
     /// A decision without asking the store, about a limit of this many permits in this window.
-    pub(crate) fn unasked(outcome: Outcome, (limit, window): (u32, Micros)) -> Self {
+    pub(crate) fn unasked(outcome: Outcome, (limit, window): (u64, Micros)) -> Self {
         Self {
             outcome,
             is_near_limit: false,
@@ -254,7 +254,7 @@ impl Decision {
     }
 
     /// A decision on permits of [`Limit::nothing`](crate::Limit::nothing).
-    pub(crate) fn of_nothing(permits: u32) -> Self {
+    pub(crate) fn of_nothing(permits: u64) -> Self {
         let outcome = match permits {
             0 => Outcome::Allowed,
             _ => Outcome::NeverFits,
@@ -275,7 +275,7 @@ impl Decision {
 
     /// The same decision by a process that holds this many permits in advance, of a limit that never
     /// gives more than `capacity` at once.
-    pub(crate) fn with_held(self, held: u32, capacity: u32) -> Self {
+    pub(crate) fn with_held(self, held: u64, capacity: u64) -> Self {
         let remaining = self.remaining.saturating_add(held).min(capacity);
         Self {
             is_near_limit: self.is_near_limit && is_near_limit(remaining, capacity),
@@ -343,6 +343,6 @@ impl Decision {
 }
 
 /// Relative to the capacity, not the limit: a small burst would always be near the limit.
-pub(crate) fn is_near_limit(remaining: u32, capacity: u32) -> bool {
-    u64::from(remaining) * 10 <= u64::from(capacity)
+pub(crate) fn is_near_limit(remaining: u64, capacity: u64) -> bool {
+    remaining.saturating_mul(10) <= capacity
 }

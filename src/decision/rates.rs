@@ -42,7 +42,7 @@ impl Decision {
     fn weight(&self) -> impl Ord {
         let wait = (!self.is_allowed()).then_some(self.wait());
         let is_unknown = !self.is_judged();
-        let used_up = u32::MAX - self.remaining;
+        let used_up = u64::MAX - self.remaining;
         (wait, is_unknown, used_up, self.reset_after)
     }
 
@@ -60,12 +60,12 @@ mod tests {
     use super::*;
     use crate::error::StoreErrorKind;
 
-    fn decision(outcome: Outcome, limit: u32, remaining: u32, wait: u64) -> Decision {
+    fn decision(outcome: Outcome, limit: u64, remaining: u64, wait: u64) -> Decision {
         Decision {
             remaining,
             retry_after: Micros::new(wait),
             renews_after: Micros::new(wait.max(1)),
-            reset_after: Micros::new(u64::from(limit)),
+            reset_after: Micros::new(limit),
             ..Decision::unasked(outcome, (limit, Micros::new(1_000)))
         }
     }

@@ -24,7 +24,7 @@ mod tests {
     use crate::decision::Outcome;
     use crate::time::Micros;
 
-    fn decision(outcome: Outcome, remaining: u32, wait: u64, reset: u64) -> Decision {
+    fn decision(outcome: Outcome, remaining: u64, wait: u64, reset: u64) -> Decision {
         Decision {
             remaining,
             retry_after: Micros::new(wait),

@@ -3,13 +3,14 @@
 use http::HeaderMap;
 
 use crate::error::ConfigError;
+use crate::limit::{ANY_COST, MOST_PERMITS};
 use crate::request::{CostError, CostExtractor, RequestHead};
 
 use super::field::{Field, FieldValue};
 
 /// Reads a request's cost from a header; 1 when the header is absent.
 ///
-/// The value is a whole number from 1 to 4294967295, in decimal digits. Anything else is answered
+/// The value is a whole number from 1 to 999999999999999, in decimal digits. Anything else is answered
 /// with 400, naming the header: a misread cost would be worse than a refused one.
 ///
 /// Whoever sets the header sets the price. Have a gateway set it, and remove it from client
@@ -34,12 +35,12 @@ impl HeaderCost {
 
     fn refusal(&self, what: &str) -> CostError {
         CostError::new(format!(
-            "the header {} {what}; expected one whole number from 1 to 4294967295",
+            "the header {} {what}; expected one whole number from {ANY_COST}",
             self.0.name()
         ))
     }
 
-    fn read(&self, headers: &HeaderMap) -> Result<u32, CostError> {
+    fn read(&self, headers: &HeaderMap) -> Result<u64, CostError> {
         let digits = match self.0.read(headers) {
             FieldValue::Absent => return Ok(1),
             FieldValue::Once(b"") => return Err(self.refusal("is empty")),
@@ -52,14 +53,14 @@ impl HeaderCost {
         }
         match std::str::from_utf8(digits).map(str::parse) {
             Ok(Ok(0)) => Err(self.refusal("is 0")),
-            Ok(Ok(cost)) => Ok(cost),
+            Ok(Ok(cost @ 1..=MOST_PERMITS)) => Ok(cost),
             _ => Err(self.refusal("is too large")),
         }
     }
 }
 
 impl CostExtractor for HeaderCost {
-    fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
+    fn cost(&self, request: &RequestHead<'_>) -> Result<u64, CostError> {
         self.read(request.headers)
     }
 
@@ -74,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    fn cost(values: &[&[u8]]) -> Result<u32, String> {
+    fn cost(values: &[&[u8]]) -> Result<u64, String> {
         let mut request = Request::new(());
         for value in values {
             let value = http::HeaderValue::from_bytes(value).unwrap();
@@ -97,7 +98,7 @@ mod tests {
             ("250", 250),
             (" 7\t", 7),
             ("007", 7),
-            ("4294967295", u32::MAX),
+            ("999999999999999", MOST_PERMITS),
         ] {
             assert_eq!(cost(&[value.as_bytes()]), Ok(expected), "{value:?}");
         }
@@ -109,7 +110,7 @@ mod tests {
             cost(&[b"-1"]),
             Err(
                 "the header x-cost is not a number in decimal digits; expected one whole number \
-                 from 1 to 4294967295"
+                 from 1 to 999999999999999"
                     .to_owned()
             )
         );
@@ -119,7 +120,7 @@ mod tests {
             (&[b"1", b"1"], "was sent more than once"),
             (&[b"0"], "is 0"),
             (&[b"000"], "is 0"),
-            (&[b"4294967296"], "is too large"),
+            (&[b"1000000000000000"], "is too large"),
             (&[b"99999999999999999999999999999999"], "is too large"),
             (&[b"+1"], "decimal digits"),
             (&[b"1.0"], "decimal digits"),

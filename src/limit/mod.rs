@@ -12,6 +12,12 @@ use self::rates::{Rates, Said};
 pub(crate) use self::sound::{SoundLimit, most_capacity, sound_time};
 pub(crate) use self::words::Words;
 
+/// The most permits of a limit: the largest integer that a Structured Field can hold, so that every
+/// header can show it. A script's numbers are exact up to nine times as much.
+pub(crate) const MOST_PERMITS: u64 = 999_999_999_999_999;
+/// The same as errors show it.
+pub(crate) const ANY_COST: &str = "1 to 999999999999999";
+
 const DEFAULT_SLICES: u32 = 10;
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
@@ -22,7 +28,8 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 ///
 /// | field | range |
 /// |---|---|
-/// | `limit`, `burst`, `capacity` | 1 to 2^32 - 1 permits; see [`Limit::nothing`] for none |
+/// | `limit`, `burst`, `capacity` | 1 to 10^15 - 1 permits; see [`Limit::nothing`] for none |
+/// | the rate of `gcra` and the buckets | at most 10^12 permits a second |
 /// | `period`, `window`, `lease` | 1 ms to 366 days, a whole number of microseconds |
 /// | `slices` | 1 to 1000 |
 /// | the time in which a whole `burst` or `capacity` comes back | at most 100 years |
@@ -45,7 +52,7 @@ pub struct Limit {
     /// `None` admits nothing.
     kind: Option<Kind>,
     rates: Rates,
-    capacity: Option<u32>,
+    capacity: Option<u64>,
     aligned: bool,
     slices: Option<u32>,
     without_delay: bool,
@@ -89,7 +96,7 @@ impl Limit {
     /// use tower_throttle::{Limit, MINUTE};
     /// let limit = Limit::gcra(100, MINUTE).burst(20);
     /// ```
-    pub const fn gcra(limit: u32, period: Duration) -> Self {
+    pub const fn gcra(limit: u64, period: Duration) -> Self {
         Self::of(Kind::Gcra, limit, period)
     }
 
@@ -100,7 +107,7 @@ impl Limit {
     /// use tower_throttle::{Limit, per_second};
     /// let limit = Limit::token_bucket(100, per_second(50));
     /// ```
-    pub const fn token_bucket(capacity: u32, rate: Rate) -> Self {
+    pub const fn token_bucket(capacity: u64, rate: Rate) -> Self {
         let mut limit = Self::of(Kind::TokenBucket, rate.permits, rate.period);
         limit.capacity = Some(capacity);
         limit
@@ -120,7 +127,7 @@ impl Limit {
     /// use tower_throttle::{Limit, per_second};
     /// let limit = Limit::leaky_bucket(20, per_second(10));
     /// ```
-    pub const fn leaky_bucket(capacity: u32, rate: Rate) -> Self {
+    pub const fn leaky_bucket(capacity: u64, rate: Rate) -> Self {
         let mut limit = Self::of(Kind::LeakyBucket, rate.permits, rate.period);
         limit.capacity = Some(capacity);
         limit
@@ -131,7 +138,7 @@ impl Limit {
     ///
     /// It is the easiest to understand. Around the boundary of two windows, up to `2 * limit`
     /// permits can be taken within the length of one window.
-    pub const fn fixed_window(limit: u32, window: Duration) -> Self {
+    pub const fn fixed_window(limit: u64, window: Duration) -> Self {
         Self::of(Kind::FixedWindow, limit, window)
     }
 
@@ -149,7 +156,7 @@ impl Limit {
     /// Permits that are [given back](crate::Policy::count_if) leave no trace. If more than 31
     /// requests were admitted since, the oldest permits are given back instead, which never admits
     /// anybody too early.
-    pub const fn sliding_log(limit: u32, window: Duration) -> Self {
+    pub const fn sliding_log(limit: u64, window: Duration) -> Self {
         Self::of(Kind::SlidingLog, limit, window)
     }
 
@@ -167,7 +174,7 @@ impl Limit {
     /// denial does not change that. Then those that still count are counted in the current window.
     /// While limits with both windows take permits in turns, each turn does so anew, and permits come
     /// back late.
-    pub const fn sliding_counter(limit: u32, window: Duration) -> Self {
+    pub const fn sliding_counter(limit: u64, window: Duration) -> Self {
         Self::of(Kind::SlidingCounter, limit, window)
     }
 
@@ -176,7 +183,7 @@ impl Limit {
     ///
     /// A slice counts in full as long as the last `window` overlaps it, so the limit is never
     /// exceeded, and a permit may come back up to one slice late.
-    pub const fn sliding_window(limit: u32, window: Duration) -> Self {
+    pub const fn sliding_window(limit: u64, window: Duration) -> Self {
         Self::of(Kind::SlidingWindow, limit, window)
     }
 
@@ -262,7 +269,7 @@ impl Limit {
     /// }
     /// # assert!(app().is_ok());
     /// ```
-    pub const fn concurrency(limit: u32) -> Self {
+    pub const fn concurrency(limit: u64) -> Self {
         Self::of(Kind::Concurrency, limit, DEFAULT_LEASE)
     }
 
@@ -292,11 +299,11 @@ impl Limit {
         Self::of_kind(None, 0, Duration::ZERO)
     }
 
-    const fn of(kind: Kind, permits: u32, period: Duration) -> Self {
+    const fn of(kind: Kind, permits: u64, period: Duration) -> Self {
         Self::of_kind(Some(kind), permits, period)
     }
 
-    const fn of_kind(kind: Option<Kind>, permits: u32, period: Duration) -> Self {
+    const fn of_kind(kind: Option<Kind>, permits: u64, period: Duration) -> Self {
         Self {
             kind,
             rates: Rates::one(permits, period),
@@ -317,7 +324,7 @@ impl Limit {
     /// let limit = Limit::gcra(10, SECOND).burst(20).and(1_000, HOUR).burst(100);
     /// ```
     #[must_use]
-    pub const fn burst(mut self, permits: u32) -> Self {
+    pub const fn burst(mut self, permits: u64) -> Self {
         self.rates = self.rates.burst(permits);
         self
     }
@@ -388,7 +395,7 @@ impl Limit {
     /// can be added, taken away and put in another order, and their numbers changed, and nothing
     /// that was used is forgotten.
     #[must_use]
-    pub const fn and(mut self, limit: u32, period: Duration) -> Self {
+    pub const fn and(mut self, limit: u64, period: Duration) -> Self {
         self.rates = self.rates.and(limit, period);
         self
     }

@@ -16,33 +16,33 @@ use crate::time::{DAY, HOUR, MINUTE, SECOND};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    pub(super) permits: u32,
+    pub(super) permits: u64,
     pub(super) period: Duration,
 }
 
 impl Rate {
     /// `permits` in each `period`.
-    pub const fn new(permits: u32, period: Duration) -> Self {
+    pub const fn new(permits: u64, period: Duration) -> Self {
         Self { permits, period }
     }
 }
 
 /// So many permits each second.
-pub const fn per_second(permits: u32) -> Rate {
+pub const fn per_second(permits: u64) -> Rate {
     Rate::new(permits, SECOND)
 }
 
 /// So many permits each minute.
-pub const fn per_minute(permits: u32) -> Rate {
+pub const fn per_minute(permits: u64) -> Rate {
     Rate::new(permits, MINUTE)
 }
 
 /// So many permits each hour.
-pub const fn per_hour(permits: u32) -> Rate {
+pub const fn per_hour(permits: u64) -> Rate {
     Rate::new(permits, HOUR)
 }
 
 /// So many permits each day.
-pub const fn per_day(permits: u32) -> Rate {
+pub const fn per_day(permits: u64) -> Rate {
     Rate::new(permits, DAY)
 }

@@ -19,9 +19,9 @@ pub(super) struct Rates {
 /// One rate, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
-    pub(super) permits: u32,
+    pub(super) permits: u64,
     pub(super) period: Duration,
-    pub(super) burst: Option<u32>,
+    pub(super) burst: Option<u64>,
 }
 
 const UNSAID: Said = Said {
@@ -31,7 +31,7 @@ const UNSAID: Said = Said {
 };
 
 impl Rates {
-    pub(super) const fn one(permits: u32, period: Duration) -> Self {
+    pub(super) const fn one(permits: u64, period: Duration) -> Self {
         let none = Self {
             said: [UNSAID; MOST_RATES],
             count: 0,
@@ -45,7 +45,7 @@ impl Rates {
         rates
     }
 
-    pub(super) const fn and(mut self, permits: u32, period: Duration) -> Self {
+    pub(super) const fn and(mut self, permits: u64, period: Duration) -> Self {
         if self.count < MOST_RATES {
             self.said[self.count] = Said {
                 permits,
@@ -58,7 +58,7 @@ impl Rates {
     }
 
     /// Sets the burst of the last rate.
-    pub(super) const fn burst(mut self, permits: u32) -> Self {
+    pub(super) const fn burst(mut self, permits: u64) -> Self {
         if self.count <= MOST_RATES {
             self.said[self.count - 1].burst = Some(permits);
         }

@@ -35,7 +35,7 @@ struct Waiting<'a> {
     policy: &'a WaitingPolicy,
     key: &'a Key,
     /// The policy's own by default.
-    cost: Option<u32>,
+    cost: Option<u64>,
     /// Whether the limit has to hold at every instant. The caller then asks until it is granted, so
     /// that no penalty counts a denial.
     is_strict: bool,
@@ -95,7 +95,7 @@ impl Limiter {
         &self,
         policy: &str,
         key: impl Into<Key>,
-        cost: u32,
+        cost: u64,
     ) -> Result<Permit, Denied> {
         self.try_acquire(policy, key, cost, Duration::MAX).await
     }
@@ -127,7 +127,7 @@ impl Limiter {
         &self,
         policy: &str,
         key: impl Into<Key>,
-        cost: u32,
+        cost: u64,
         timeout: Duration,
     ) -> Result<Permit, Denied> {
         let waiting = Waiting {
@@ -169,7 +169,7 @@ impl Limiter {
         &self,
         policy: &WaitingPolicy,
         key: &Key,
-        cost: Option<u32>,
+        cost: Option<u64>,
         longest: Duration,
     ) -> Result<Permit, Denied> {
         let waiting = Waiting {
@@ -248,7 +248,7 @@ impl Waiting<'_> {
             .await
     }
 
-    fn patience(&self, policy: &ReadyPolicy, cost: u32, longest: Duration) -> Patience {
+    fn patience(&self, policy: &ReadyPolicy, cost: u64, longest: Duration) -> Patience {
         // A queue lets one out at a time however they wait, and would deny those that find it full.
         let queues = policy.algorithm.is_some_and(|first| first.queues());
         if !self.is_strict || queues || cost > policy.capacity() {

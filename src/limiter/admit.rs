@@ -81,10 +81,10 @@ impl Limiter {
     /// about the same key.
     pub async fn admit_all<'p, K: Into<Key>>(
         &self,
-        asked: impl IntoIterator<Item = (&'p str, K, u32)>,
+        asked: impl IntoIterator<Item = (&'p str, K, u64)>,
     ) -> Result<Permit, Denied> {
         let asked = asked.into_iter();
-        let keys: Vec<(&str, Key, u32)> = asked
+        let keys: Vec<(&str, Key, u64)> = asked
             .map(|(policy, key, cost)| (policy, key.into(), cost))
             .collect();
         let asked: Vec<_> = keys

@@ -35,12 +35,12 @@ pub(crate) struct Charges {
 pub(crate) type RequestCharges = Option<Box<Charges>>;
 
 /// What each charge has really cost, as far as it is told.
-type ActualCosts = SmallVec<[Option<u32>; 2]>;
+type ActualCosts = SmallVec<[Option<u64>; 2]>;
 
 /// What one check of a policy has taken.
 struct Charge {
     quota: Quota,
-    cost: u32,
+    cost: u64,
     /// The receipt, once permits are known to be taken.
     receipt: Option<Receipt>,
     /// Whether others may wait behind it.
@@ -192,7 +192,7 @@ impl Charges {
     }
 
     /// Settles what is told of one policy.
-    pub(super) fn settle(&mut self, policy: &str, actual: u32) {
+    pub(super) fn settle(&mut self, policy: &str, actual: u64) {
         let each = self.charges.iter();
         let actual: ActualCosts = each
             .map(|charge| (charge.quota.policy.id.name() == policy).then_some(actual))
@@ -202,7 +202,7 @@ impl Charges {
 
     /// Charges or gives back the difference between what each has really cost, where it is known, and
     /// what was charged for it: all in one question.
-    fn settle_each(&mut self, actual: &[Option<u32>]) {
+    fn settle_each(&mut self, actual: &[Option<u64>]) {
         let rules = self.limiter.0.rules.load();
         let mut steps = Steps::new();
         for (charge, actual) in self.charges.iter().zip(actual) {
@@ -301,7 +301,7 @@ impl Charge {
     }
 
     /// The action that gives back this many of the permits taken under this receipt.
-    fn unused(&self, permits: u32, receipt: Receipt) -> Action {
+    fn unused(&self, permits: u64, receipt: Receipt) -> Action {
         // Those who wait behind it have been told when to go on. After a refund, a newcomer would
         // go on together with one of them.
         if self.is_queued {

@@ -73,7 +73,7 @@ pub(super) enum DecidedBy {
     Store,
     /// The limit admits nothing. It has no checks.
     LimitOfNothing {
-        cost: u32,
+        cost: u64,
     },
     /// Nothing is counted: limiting or the policy is off, or the key is on the allow list.
     Nobody,
@@ -85,7 +85,7 @@ pub(super) struct KeyedCost<'a> {
     pub(super) policy: &'a str,
     pub(super) key: &'a Key,
     /// The policy's own by default.
-    pub(super) cost: Option<u32>,
+    pub(super) cost: Option<u64>,
 }
 
 /// How permits of keys are asked for, outside of HTTP.
@@ -424,7 +424,7 @@ impl Applied {
         self.each.push(of);
     }
 
-    fn admit_nothing(&mut self, mut of: AppliedPolicy, cost: u32) {
+    fn admit_nothing(&mut self, mut of: AppliedPolicy, cost: u64) {
         of.decided_by = DecidedBy::LimitOfNothing { cost };
         self.is_denied |= cost > 0 && of.mode != Mode::Shadow;
         self.has_shadows |= of.mode == Mode::Shadow;

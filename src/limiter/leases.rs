@@ -14,7 +14,7 @@ use crate::store::{Check, RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE};
 
 /// A new lease for a question that costs this; `None` if it holds nothing that it would give back.
 #[inline]
-pub(super) fn lease_for(algorithm: &Algorithm, cost: u32) -> Option<LeaseId> {
+pub(super) fn lease_for(algorithm: &Algorithm, cost: u64) -> Option<LeaseId> {
     let is_held = cost > 0 && algorithm.lease().is_some();
     is_held.then(LeaseId::new)
 }

@@ -50,7 +50,7 @@ impl Limiter {
         &self,
         policy: &str,
         key: impl Into<Key>,
-        cost: u32,
+        cost: u64,
     ) -> Result<Decision, CheckError> {
         let pending = {
             let mut evaluation = self.evaluation();
@@ -87,10 +87,9 @@ impl Limiter {
     /// Takes permits without asking, even beyond the limit; the excess has to come back before
     /// anything is allowed again. The decision tells what is left.
     ///
-    /// A limit by windows counts at most 2^32 - 1 permits at a time. What is charged beyond that,
+    /// A limit by windows counts at most 10^15 - 1 permits at a time. What is charged beyond that,
     /// here or by [`settle`](crate::Policy::settle), is lost: it is missing when a part of it
-    /// lapses or is given back. If counts may get that large, as those of bytes, let one permit
-    /// stand for several.
+    /// lapses or is given back.
     ///
     /// For a key that is not limited (because limiting or the policy is off, or the key is on the
     /// allow list) nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
@@ -107,7 +106,7 @@ impl Limiter {
         &self,
         policy: &str,
         key: impl Into<Key>,
-        permits: u32,
+        permits: u64,
     ) -> Result<Decision, CheckError> {
         let key = key.into();
         let policy = self.named(policy)?;
@@ -138,7 +137,7 @@ impl Limiter {
         &self,
         policy: &str,
         key: impl Into<Key>,
-        permits: u32,
+        permits: u64,
     ) -> Result<Decision, CheckError> {
         let policy = self.named(policy)?;
         let action = Action::Credit {

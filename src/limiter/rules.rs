@@ -207,7 +207,7 @@ pub(super) struct ReadRequest {
     pub(super) shown: Option<Box<str>>,
     /// `None` if nothing is admitted.
     pub(super) judges: Option<Judges>,
-    pub(super) cost: u32,
+    pub(super) cost: u64,
 }
 
 #[cold]

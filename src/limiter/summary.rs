@@ -19,7 +19,7 @@ pub struct PolicySummary {
     /// The numbers of its limit in words: `100 in 1 min, burst 20`, or `10 in 1 s and 1000 in 1 h`.
     pub limit: String,
     /// The most permits that are ever available at once.
-    pub capacity: u32,
+    pub capacity: u64,
     /// The mode that it is in.
     pub mode: Mode,
     /// What its keys are made of.

@@ -116,8 +116,8 @@ pub(super) struct Quota {
     /// As in stored keys and logs.
     subject: String,
     /// The capacity, and what is left of it now.
-    capacity: u32,
-    remaining: u32,
+    capacity: u64,
+    remaining: u64,
     /// How long until it is as if the subject had never asked.
     reset_after_ms: u64,
     banned_for_ms: Option<u64>,

@@ -68,14 +68,14 @@ struct Settle {
 }
 
 /// Computes the final cost from the response and from what was charged.
-type SettledCost = dyn Fn(&ResponseHead<'_>, u32) -> u32 + Send + Sync;
+type SettledCost = dyn Fn(&ResponseHead<'_>, u64) -> u64 + Send + Sync;
 
 /// Chooses the limit of a request with this key; `None` for the policy's own.
 type LimitBy = dyn Fn(&RequestHead<'_>, &Key) -> Option<Limit> + Send + Sync;
 
 #[derive(Clone)]
 enum Cost {
-    Fixed(u32),
+    Fixed(u64),
     Read(Arc<dyn CostExtractor>),
 }
 
@@ -139,7 +139,7 @@ impl Policy {
     /// Sets how many permits each request costs: 1 by default, at least 1, and at most what the
     /// limit ever holds. [`cost_by`](Self::cost_by) reads it from each request.
     #[must_use]
-    pub fn cost(mut self, permits: u32) -> Self {
+    pub fn cost(mut self, permits: u64) -> Self {
         self.cost = Cost::Fixed(permits);
         self
     }
@@ -348,7 +348,7 @@ impl Policy {
     ///
     /// /// What a handler leaves in the response's extensions.
     /// #[derive(Clone)]
-    /// struct RowsRead(u32);
+    /// struct RowsRead(u64);
     ///
     /// let rows = Policy::new("rows", Limit::token_bucket(10_000, per_minute(10_000)))
     ///     .by(Header::new("x-user"))
@@ -358,7 +358,7 @@ impl Policy {
     #[must_use]
     pub fn settle<F>(mut self, cost: F) -> Self
     where
-        F: Fn(&ResponseHead<'_>) -> u32 + Send + Sync + 'static,
+        F: Fn(&ResponseHead<'_>) -> u64 + Send + Sync + 'static,
     {
         self.settle = Some(Settle {
             option: SETTLE,

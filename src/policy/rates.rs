@@ -73,13 +73,13 @@ impl FurtherRate {
         &self.id
     }
 
-    pub(super) fn capacity(&self) -> u32 {
+    pub(super) fn capacity(&self) -> u64 {
         self.algorithm.capacity()
     }
 }
 
 /// What fits every rate.
-pub(super) fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u32 {
+pub(super) fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u64 {
     let further = further.iter().map(FurtherRate::capacity);
-    further.fold(first.capacity(), u32::min)
+    further.fold(first.capacity(), u64::min)
 }

@@ -78,7 +78,7 @@ impl ReadyPolicy {
     }
 
     /// The permits that a request costs.
-    pub(crate) fn cost(&self, request: &RequestHead<'_>) -> Result<u32, Unjudged> {
+    pub(crate) fn cost(&self, request: &RequestHead<'_>) -> Result<u64, Unjudged> {
         match &self.policy.cost {
             Cost::Fixed(cost) => Ok(*cost),
             Cost::Read(cost) => cost

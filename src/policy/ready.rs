@@ -63,13 +63,13 @@ impl ReadyPolicy {
     }
 
     /// The most permits that there ever are at once.
-    pub(crate) fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u64 {
         let first = self.algorithm.as_ref();
         first.map_or(0, |first| least_capacity(first, &self.further_rates))
     }
 
     /// The permits of its own limit, or of the first of its rates, and the window.
-    pub(crate) fn quota(&self) -> (u32, Micros) {
+    pub(crate) fn quota(&self) -> (u64, Micros) {
         let first = self.algorithm.as_ref();
         first.map_or((0, Micros::ZERO), Algorithm::quota)
     }
@@ -109,7 +109,7 @@ impl ReadyPolicy {
     }
 
     /// The cost outside of HTTP, where no request states one.
-    pub(crate) fn default_cost(&self) -> u32 {
+    pub(crate) fn default_cost(&self) -> u64 {
         match self.policy.cost {
             Cost::Fixed(cost) => cost,
             Cost::Read(_) => 1,
@@ -240,7 +240,7 @@ impl ReadyPolicy {
     }
 
     /// The actual cost of a request that was charged this much.
-    pub(crate) fn settled_cost(&self, response: &ResponseHead<'_>, charged: u32) -> u32 {
+    pub(crate) fn settled_cost(&self, response: &ResponseHead<'_>, charged: u64) -> u64 {
         let settle = self.policy.settle.as_ref();
         settle.map_or(charged, |settle| (settle.cost)(response, charged))
     }

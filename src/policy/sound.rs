@@ -9,7 +9,7 @@ use super::ready::ReadyPolicy;
 use super::{Cost, Policy, SETTLE};
 use crate::algorithm::{Algorithm, Patience};
 use crate::error::ConfigError;
-use crate::limit::Words;
+use crate::limit::{ANY_COST, MOST_PERMITS, Words};
 use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, Prefetch, RENEWALS_IN_A_LIFE};
 use crate::time::DAY;
 
@@ -52,7 +52,9 @@ impl Policy {
         let further_rates = further_rates.map(|rate| FurtherRate::of(&id, rate));
         let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
         match &self.cost {
-            Cost::Fixed(0) => return Err(ConfigError::out_of_range("cost", 0, "1 to 4294967295")),
+            Cost::Fixed(cost) if !(1..=MOST_PERMITS).contains(cost) => {
+                return Err(ConfigError::out_of_range("cost", cost, ANY_COST));
+            }
             // Whatever the cost, a limit of no rate admits nothing.
             Cost::Fixed(cost) if rates.iter().any(|rate| *cost > rate.capacity()) => {
                 return Err(ConfigError::out_of_range(
@@ -128,8 +130,8 @@ impl Policy {
             .settle
             .as_ref()
             .is_some_and(|settle| settle.option == SETTLE);
-        let most = MOST_ENTRIES * u64::from(cost);
-        if may_cost_more || !algorithm.is_log() || u64::from(algorithm.capacity()) <= most {
+        let most = MOST_ENTRIES.saturating_mul(cost);
+        if may_cost_more || !algorithm.is_log() || algorithm.capacity() <= most {
             return Ok(());
         }
         Err(ConfigError::malformed(

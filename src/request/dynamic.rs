@@ -75,7 +75,7 @@ macro_rules! traits_behind {
         }
 
         impl CostExtractor for $pointer<dyn CostExtractor> {
-            fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
+            fn cost(&self, request: &RequestHead<'_>) -> Result<u64, CostError> {
                 (**self).cost(request)
             }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     impl CostExtractor for Chosen {
-        fn cost(&self, _: &RequestHead<'_>) -> Result<u32, CostError> {
+        fn cost(&self, _: &RequestHead<'_>) -> Result<u64, CostError> {
             Ok(7)
         }
 

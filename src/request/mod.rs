@@ -315,7 +315,7 @@ impl RequestMatcher for NoRequest {
 /// in [`extractor`].
 #[diagnostic::on_unimplemented(
     note = "a header is read by `HeaderCost::new(\"x-cost\")`; anything else by a closure \
-            `extractor(|request| ..)` that returns a `u32`"
+            `extractor(|request| ..)` that returns a `u64`"
 )]
 pub trait CostExtractor: Send + Sync + 'static {
     /// The permits that this request costs; 0 only looks and always fits.
@@ -323,7 +323,7 @@ pub trait CostExtractor: Send + Sync + 'static {
     /// # Errors
     ///
     /// Says what is wrong with what the request states; such a request is answered with 400.
-    fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError>;
+    fn cost(&self, request: &RequestHead<'_>) -> Result<u64, CostError>;
 
     /// Whether the extractor itself makes sense; asked once, by
     /// [`Limiter::new`](crate::Limiter::new).
@@ -338,9 +338,9 @@ pub trait CostExtractor: Send + Sync + 'static {
 
 impl<F> CostExtractor for F
 where
-    F: Fn(&RequestHead<'_>) -> u32 + Send + Sync + 'static,
+    F: Fn(&RequestHead<'_>) -> u64 + Send + Sync + 'static,
 {
-    fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
+    fn cost(&self, request: &RequestHead<'_>) -> Result<u64, CostError> {
         Ok(self(request))
     }
 }

@@ -283,7 +283,7 @@ impl Prefetch {
     }
 
     /// The most permits of this limit to hold.
-    pub(super) fn most_permits(&self, algorithm: &Algorithm) -> u32 {
+    pub(super) fn most_permits(&self, algorithm: &Algorithm) -> u64 {
         algorithm.share_of_capacity(self.share)
     }
 

@@ -33,7 +33,7 @@ fn lease(number: u64) -> LeaseId {
 }
 
 /// A request starts, with a lease of this number.
-async fn start(bench: &Bench, number: u64, cost: u32) -> Decision {
+async fn start(bench: &Bench, number: u64, cost: u64) -> Decision {
     let take = Take::new(cost).with_lease(lease(number));
     bench.act(LIMIT, Action::Take(take)).await
 }
@@ -120,7 +120,7 @@ async fn a_wait_behind_many_leases_of_several_permits_is_not_too_short(bench: &B
 /// Whatever their order.
 async fn of_many_leases_that_lapse_at_once_all_are_looked_at_or_none(bench: &Bench) {
     let limit = Limit::concurrency(291).lease(HOUR);
-    let start = async |numbers: std::ops::RangeInclusive<u64>, permits_of: fn(u64) -> u32| {
+    let start = async |numbers: std::ops::RangeInclusive<u64>, permits_of: fn(u64) -> u64| {
         for number in numbers {
             let take = Take::new(permits_of(number)).with_lease(lease(number));
             assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
@@ -128,7 +128,7 @@ async fn of_many_leases_that_lapse_at_once_all_are_looked_at_or_none(bench: &Ben
         bench.advance(SECOND);
     };
     start(1..=10, |_| 3).await;
-    start(11..=110, |number| 1 + number as u32 % 3).await;
+    start(11..=110, |number| 1 + number % 3).await;
     start(111..=170, |_| 1).await;
     for (cost, lapses) in [(30, 1), (31, 2), (130, 2), (131, 3), (191, 3), (291, 3)] {
         let denied = bench.ask(limit, cost).await;
@@ -212,7 +212,7 @@ async fn a_longer_lease_is_had_with_the_next_renewal(bench: &Bench) {
 /// All together are counted up to the largest limit.
 async fn a_charge_fills_up_what_can_be_held_beside_leases(bench: &Bench) {
     let _ = start(bench, 1, 1).await;
-    let _ = bench.act(LIMIT, Action::Charge(u32::MAX)).await;
-    let back = credit(u32::MAX - 1, None);
+    let _ = bench.act(LIMIT, Action::Charge(u64::MAX)).await;
+    let back = credit(999_999_999_999_998, None);
     assert_eq!(bench.act(LIMIT, back).await.remaining(), 2);
 }

@@ -23,10 +23,10 @@ on_every_store! {
 
 async fn a_queue_paces_requests_evenly(bench: &Bench) {
     let limit = Limit::leaky_bucket(5, per_second(10));
-    for position in 0..5 {
+    for position in 0..5_u32 {
         let decision = bench.ask(limit, 1).await;
         assert_eq!(decision.delay(), position * SECOND / 10);
-        assert_eq!(decision.remaining(), 4 - position);
+        assert_eq!(decision.remaining(), 4 - u64::from(position));
     }
     // The sixth would overflow, until one has run out.
     let denied = bench.ask(limit, 1).await;

@@ -26,17 +26,17 @@ use support::limits::every;
 
 /// A limit of each algorithm. Some share a key, such as a fixed window and an aligned one, and find
 /// each other's state there: by then it must no longer count.
-fn every_algorithm(limit: u32, window: Duration) -> impl Iterator<Item = Limit> {
+fn every_algorithm(limit: u64, window: Duration) -> impl Iterator<Item = Limit> {
     let each = every(limit, window).into_iter();
     each.map(|(_, limit)| limit)
 }
 
-fn credit(permits: u32, taken_at: Option<Micros>) -> Action {
+fn credit(permits: u64, taken_at: Option<Micros>) -> Action {
     Action::Credit { permits, taken_at }
 }
 
 /// From 1 a year to 10 million a second, including some that divide nothing evenly.
-const RATES: [(u32, Duration); 10] = [
+const RATES: [(u64, Duration); 10] = [
     (1, Duration::from_secs(365 * 86_400)),
     (7, MINUTE),
     (3, SECOND),
@@ -72,12 +72,12 @@ fn in_the_fullest_second(admitted: &[u64]) -> usize {
 }
 
 /// How many of a thousand attempts in three seconds are allowed after everything was used up.
-async fn had_by_a_fast_caller(bench: &Bench, limit: Limit) -> u32 {
+async fn had_by_a_fast_caller(bench: &Bench, limit: Limit) -> u64 {
     bench.drain(limit, 1).await;
     let mut had = 0;
     for _ in 0..1_000 {
         bench.advance(Duration::from_millis(3));
-        had += u32::from(bench.ask(limit, 1).await.is_allowed());
+        had += u64::from(bench.ask(limit, 1).await.is_allowed());
     }
     had
 }

@@ -91,7 +91,7 @@ async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
 async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &Bench) {
     let limit = Limit::sliding_window(1, SECOND).slices(2);
     bench.align(SECOND);
-    let _ = bench.act(limit, Action::Charge(u32::MAX)).await;
+    let _ = bench.act(limit, Action::Charge(u64::MAX)).await;
     bench.advance(SECOND / 2);
     let _ = bench.act(limit, Action::Charge(1)).await;
     // Of the first slice only.
@@ -324,7 +324,7 @@ async fn what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little(bench:
         let _ = bench.act(limit, refund).await;
         // The first one has come back; the second one, where it is still there, has not.
         bench.advance(MINUTE - 2 * SECOND);
-        let kept = u32::from(others == 32);
+        let kept = u64::from(others == 32);
         let looked = bench.act(limit, Action::look()).await;
         assert_eq!(looked.remaining(), left_then - kept, "{others}");
         bench.advance(SECOND);

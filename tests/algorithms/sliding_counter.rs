@@ -95,11 +95,12 @@ async fn made_shorter_says_how_long_it_still_takes(bench: &Bench) {
     assert_eq!(bench.ask(shorter, 0).await.remaining(), 4);
 }
 
-/// The scripts compute the share in steps of seven bits. Just below the point where one more step
-/// is needed, it comes from the previous steps alone.
+/// The scripts compute the share digit by digit. Just below the point where one more digit is needed,
+/// it comes from the previous ones alone.
 async fn shares_out_large_counts_to_the_permit(bench: &Bench) {
     let window = 300 * DAY;
-    for count in [14, 21, 28].map(|bits| (1_u32 << bits) - 1) {
+    let counts = [14, 21, 28, 35, 42, 49].map(|bits| (1_u64 << bits) - 1);
+    for count in counts.into_iter().chain([999_999_999_999_999]) {
         let limit = Limit::sliding_counter(count, window);
         bench.align(window);
         assert!(bench.ask(limit, count).await.is_allowed());

@@ -45,7 +45,7 @@ async fn a_client_that_keeps_trying_is_let_in_in_time(bench: &Bench) {
     let limit = Limit::sliding_log(2, SECOND);
     let mut had = 0;
     for _ in 0..100 {
-        had += u32::from(bench.ask(limit, 1).await.is_allowed());
+        had += u64::from(bench.ask(limit, 1).await.is_allowed());
         bench.advance(Duration::from_millis(100));
     }
     assert_eq!(had, 20);

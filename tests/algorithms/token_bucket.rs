@@ -65,7 +65,7 @@ async fn no_fraction_of_a_token_is_lost_or_invented(bench: &Bench) {
         }
         bench.advance(3 * (period - 100 * (period / 100)));
         had += bench.drain(limit, 1).await;
-        assert_eq!(had, u64::from(2 + 3 * permits), "{limit:?}");
+        assert_eq!(had, (2 + 3 * permits), "{limit:?}");
         bench.advance(period);
     }
 }
@@ -97,11 +97,11 @@ async fn idling_fills_it_to_the_brim_and_no_further(bench: &Bench) {
     for permits in [1, 3, 100] {
         let limit = Limit::token_bucket(permits, per_second(7));
         bench.advance(DAY);
-        assert_eq!(bench.drain(limit, 1).await, u64::from(permits));
+        assert_eq!(bench.drain(limit, 1).await, permits);
         // A token less, and a microsecond more, than it takes to fill it.
         let full = bench.ask(limit, 0).await.reset_after();
         bench.advance(full + Duration::from_micros(1));
-        assert_eq!(bench.drain(limit, 1).await, u64::from(permits));
+        assert_eq!(bench.drain(limit, 1).await, permits);
         bench.advance(DAY);
     }
 }

@@ -27,12 +27,12 @@ const BUCKETS: [Limit; 2] = [
 const QUEUE: Limit = Limit::leaky_bucket(1, per_second(1));
 
 /// Waits for everything that others have taken, but no longer than that.
-async fn try_acquire(bench: &Bench, limit: Limit, cost: u32, timeout: Duration) -> Decision {
+async fn try_acquire(bench: &Bench, limit: Limit, cost: u64, timeout: Duration) -> Decision {
     let take = Take::new(cost).with_patience(Patience::UntilPaid(Micros::from(timeout)));
     bench.act(limit, Action::Take(take)).await
 }
 
-async fn acquire(bench: &Bench, limit: Limit, cost: u32) -> Decision {
+async fn acquire(bench: &Bench, limit: Limit, cost: u64) -> Decision {
     try_acquire(bench, limit, cost, Duration::MAX).await
 }
 

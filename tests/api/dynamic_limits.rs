@@ -86,7 +86,7 @@ fn told<'a>(headers: &'a HeaderMap, field: &str) -> &'a str {
 }
 
 /// Limits of each algorithm that differ only in how many permits may be used at once.
-type Make = fn(u32) -> Limit;
+type Make = fn(u64) -> Limit;
 const AT_ONCE: [(&str, Make); 10] = [
     ("gcra", |most| Limit::gcra(6, MINUTE).burst(most)),
     ("token_bucket", |most| {
@@ -288,7 +288,7 @@ async fn a_limit_that_makes_no_sense_is_the_servers_fault(bench: &Bench) {
     let own = Limit::gcra(2, MINUTE);
     assert_eq!(
         refusal(bench, own, Limit::gcra(0, MINUTE)).await,
-        "policy \"user\": limit_by: limit: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
+        "policy \"user\": limit_by: limit: got 0, expected 1 to 999999999999999, or `Limit::nothing()`"
     );
     assert_eq!(
         refusal(bench, own, Limit::gcra(1, Duration::ZERO)).await,

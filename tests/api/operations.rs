@@ -45,14 +45,14 @@ pub(crate) fn limiter_of(
     bench.limiter(policies)
 }
 
-fn assert_untouched(decision: &Decision, permits: u32, name: &str) {
+fn assert_untouched(decision: &Decision, permits: u64, name: &str) {
     assert_eq!(decision.outcome(), Outcome::Allowed, "{name}");
     assert_eq!(decision.remaining(), permits, "{name}");
     assert!(decision.reset_after().is_zero(), "{name}");
 }
 
 /// Asserts that exactly this many can be taken at once.
-async fn assert_had(limiter: &Limiter, name: &str, permits: u32) {
+async fn assert_had(limiter: &Limiter, name: &str, permits: u64) {
     for had in 0..permits {
         let decision = limiter.check(name, "alice").await.unwrap();
         assert!(decision.is_allowed(), "{name}: after {had}");
@@ -111,13 +111,13 @@ async fn charges_without_end_are_told_and_can_be_credited(bench: &Bench) {
     for (name, limit) in every(10, MINUTE) {
         let limiter = limiter_of(bench, [(name, limit)]);
         for _ in 0..3 {
-            let charged = limiter.charge(name, "alice", u32::MAX).await.unwrap();
+            let charged = limiter.charge(name, "alice", u64::MAX).await.unwrap();
             assert_eq!(charged.store_failure(), None, "{name}");
             assert_eq!(charged.remaining(), 0, "{name}");
         }
         assert!(!limiter.check(name, "alice").await.unwrap().is_allowed());
         // What nobody needs to tell apart is not counted apart.
-        let credited = limiter.credit(name, "alice", u32::MAX).await.unwrap();
+        let credited = limiter.credit(name, "alice", u64::MAX).await.unwrap();
         assert_untouched(&credited, 10, name);
         assert_had(&limiter, name, 10).await;
     }

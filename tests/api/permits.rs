@@ -30,13 +30,13 @@ fn limiter(bench: &Bench) -> Limiter {
 }
 
 /// Asks each policy for as many permits, about a key of its own.
-async fn ask(limiter: &Limiter, costs: [u32; 3]) -> Result<Permit, Denied> {
+async fn ask(limiter: &Limiter, costs: [u64; 3]) -> Result<Permit, Denied> {
     let asked = [0, 1, 2].map(|at| (NAMES[at], format!("of {}", NAMES[at]), costs[at]));
     limiter.admit_all(asked).await
 }
 
 /// What each has left, once nothing is on its way back.
-async fn left(limiter: &Limiter) -> [u32; 3] {
+async fn left(limiter: &Limiter) -> [u64; 3] {
     assert!(limiter.flush().await);
     let mut left = [0; 3];
     for (left, name) in left.iter_mut().zip(NAMES) {

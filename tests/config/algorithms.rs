@@ -74,7 +74,7 @@ async fn a_limit_of_no_permits_admits_nothing_under_any_algorithm() {
     );
     assert!(
         refusal(&with_limit("gcra", "limit = \"1/s\"\nburst = 0")).ends_with(
-            "line 8: policy \"client\": burst: got 0, expected 1 to 4294967295, or limit = \"0/s\""
+            "line 8: policy \"client\": burst: got 0, expected 1 to 999999999999999, or limit = \"0/s\""
         )
     );
 }
@@ -283,12 +283,12 @@ fn an_option_that_makes_no_sense_is_refused_in_its_line() {
         (
             "token-bucket",
             "capacity = 0",
-            "capacity: got 0, expected 1 to 4294967295, or limit = \"0/s\"",
+            "capacity: got 0, expected 1 to 999999999999999, or limit = \"0/s\"",
         ),
         (
             "leaky-bucket",
             "capacity = \"20\"",
-            "capacity: got \"20\", expected 1 to 4294967295",
+            "capacity: got \"20\", expected 1 to 999999999999999",
         ),
         (
             "token-bucket",
@@ -351,11 +351,11 @@ fn concurrency_has_a_number_where_the_others_have_a_rate() {
     for (limit, refused) in [
         (
             "\"20/s\"",
-            "limit: got \"20/s\", expected 0 to 4294967295 requests at the same time, such as 20",
+            "limit: got \"20/s\", expected 0 to 999999999999999 requests at the same time, such as 20",
         ),
         (
             "-1",
-            "limit: got -1, expected 0 to 4294967295 requests at the same time, such as 20",
+            "limit: got -1, expected 0 to 999999999999999 requests at the same time, such as 20",
         ),
     ] {
         let text = with_limit("concurrency", &format!("limit = {limit}"));
@@ -398,7 +398,7 @@ fn a_rate_out_of_range_is_refused_in_the_line_of_the_limit() {
 
 #[test]
 fn rates_that_make_no_sense_are_refused_in_their_line() {
-    let rate = "permits in a period, such as \"100/min\" or \"5/15min\", with at most 4294967295 \
+    let rate = "permits in a period, such as \"100/min\" or \"5/15min\", with at most 999999999999999 \
                 permits and ms, s, min, h or day";
     for (algorithm, fields, refused) in [
         (
@@ -462,7 +462,7 @@ fn rates_that_make_no_sense_are_refused_in_their_line() {
         (
             "gcra",
             "limit = \"10/s\"\nburst = [20, 30]",
-            "line 8: policy \"client\": burst: got a list, expected 1 to 4294967295".to_owned(),
+            "line 8: policy \"client\": burst: got a list, expected 1 to 999999999999999".to_owned(),
         ),
         (
             "token-bucket",

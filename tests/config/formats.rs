@@ -97,7 +97,7 @@ fn a_refusal_names_the_policy_the_field_and_what_would_be_right() {
         (
             "\"burst\": 20",
             "\"burst\": 0",
-            "policy \"api\": burst: got 0, expected 1 to 4294967295, or limit = \"0/s\"",
+            "policy \"api\": burst: got 0, expected 1 to 999999999999999, or limit = \"0/s\"",
         ),
         (
             "\"burst\": 20",

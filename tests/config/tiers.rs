@@ -222,7 +222,7 @@ fn tiers_that_make_no_sense_are_refused() {
         ),
         (
             "[{ key = \"user\", values = [\"a\"], limit = \"1/s\", burst = 0 }]",
-            "tiers.burst: got 0, expected 1 to 4294967295, or limit = \"0/s\"",
+            "tiers.burst: got 0, expected 1 to 999999999999999, or limit = \"0/s\"",
         ),
         (
             "[{ key = \"user\", values = [\"a\"], limit = \"1/s\", capacity = 5 }]",

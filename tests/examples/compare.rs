@@ -18,7 +18,7 @@ const ALGORITHMS: [&str; 8] = [
 ];
 
 /// The limit of every algorithm that counts by the second.
-const LIMIT: u32 = 10;
+const LIMIT: u64 = 10;
 
 struct Drawn {
     picture: String,
@@ -47,7 +47,7 @@ fn drawn() -> &'static Drawn {
 }
 
 /// The most requests that an algorithm admitted in any second.
-fn most_in_any_second(algorithm: &str) -> u32 {
+fn most_in_any_second(algorithm: &str) -> u64 {
     let printed = &drawn().printed;
     let row = printed.lines().find_map(|line| {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
@@ -145,7 +145,7 @@ fn the_texts_of_the_picture_are_at_least_twelve_pixels_high() {
     assert!(picture.contains(r#"viewBox="0 0 830 "#));
     let sizes = picture.match_indices("px").map(|(end, _)| {
         let digits = picture[..end].rsplit(|c: char| !c.is_ascii_digit()).next();
-        digits.unwrap().parse::<u32>().unwrap()
+        digits.unwrap().parse::<u64>().unwrap()
     });
     let sizes: Vec<_> = sizes.collect();
     assert!(sizes.len() >= 3, "{sizes:?}");

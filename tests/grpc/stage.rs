@@ -23,7 +23,7 @@ use tower_throttle::{Limit, Limiter, MINUTE, Policy, RateLimitLayer};
 
 use support::http_store::{TestStore, Trip};
 
-pub(crate) fn layer(trip: Trip, permits: u32) -> RateLimitLayer {
+pub(crate) fn layer(trip: Trip, permits: u64) -> RateLimitLayer {
     RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE)))
 }
 

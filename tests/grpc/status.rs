@@ -97,7 +97,7 @@ async fn a_call_that_would_wait_too_long_is_not_retried() {
 
 #[tokio::test]
 async fn a_call_that_never_fits_is_not_retried() {
-    let costly = |_: &RequestHead<'_>| 5_u32;
+    let costly = |_: &RequestHead<'_>| 5_u64;
     let policy = Policy::new("api", Limit::gcra(4, SECOND)).cost_by(costly);
     let denied = refused(layer_of(Trip::None, [policy])).await;
     assert_eq!(denied.code(), Code::ResourceExhausted);

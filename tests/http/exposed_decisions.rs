@@ -63,11 +63,11 @@ async fn text(url: &str, path: &str) -> String {
     response.text().await.unwrap()
 }
 
-fn user(permits: u32) -> Policy {
+fn user(permits: u64) -> Policy {
     Policy::new("user", Limit::fixed_window(permits, MINUTE)).by(Header::new("x-user"))
 }
 
-fn all(permits: u32) -> Policy {
+fn all(permits: u64) -> Policy {
     Policy::new("all", Limit::fixed_window(permits, MINUTE))
 }
 

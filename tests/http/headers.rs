@@ -28,7 +28,7 @@ pub(super) fn limiter(policies: impl IntoIterator<Item = Policy>) -> Limiter {
     Limiter::new(TestStore::new(Trip::Short), policies).expect("sound policies")
 }
 
-pub(super) fn everybody(name: &str, permits: u32) -> Policy {
+pub(super) fn everybody(name: &str, permits: u64) -> Policy {
     Policy::new(name, Limit::gcra(permits, MINUTE))
 }
 

@@ -78,7 +78,7 @@ impl KeyExtractor for Counted {
     }
 }
 
-fn policy(name: &str, permits: u32, key: impl KeyExtractor) -> Policy {
+fn policy(name: &str, permits: u64, key: impl KeyExtractor) -> Policy {
     Policy::new(name, Limit::gcra(permits, MINUTE)).by(key)
 }
 

@@ -37,7 +37,7 @@ use tower_throttle::{
 
 use support::http_store::{TRIPS, TestStore, Trip};
 
-fn layer(trip: Trip, permits: u32) -> RateLimitLayer {
+fn layer(trip: Trip, permits: u64) -> RateLimitLayer {
     RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE)))
 }
 

@@ -28,7 +28,7 @@ fn request() -> Request<Body> {
     Request::new(Body::default())
 }
 
-fn layer(trip: Trip, permits: u32) -> RateLimitLayer<Wrapped> {
+fn layer(trip: Trip, permits: u64) -> RateLimitLayer<Wrapped> {
     RateLimitLayer::new(TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE))).wrap_body()
 }
 
@@ -114,7 +114,7 @@ async fn denied_request_never_reaches_inner() {
 #[tokio::test]
 async fn inner_errors_pass_unchanged() {
     #[derive(Debug, PartialEq)]
-    struct Broken(u32);
+    struct Broken(u64);
 
     for trip in TRIPS {
         let inner = service_fn(|_: Request<Body>| ready(Err::<Response<Body>, _>(Broken(7))));
@@ -321,7 +321,7 @@ async fn a_cost_that_cannot_be_read_gets_400_and_the_extractors_own_words() {
     struct Unreadable;
 
     impl CostExtractor for Unreadable {
-        fn cost(&self, _: &RequestHead<'_>) -> Result<u32, CostError> {
+        fn cost(&self, _: &RequestHead<'_>) -> Result<u64, CostError> {
             Err(CostError::new("x-cost: expected a whole number"))
         }
     }
@@ -392,7 +392,7 @@ async fn a_rejection_names_every_policy_that_denies_and_the_longest_wait() {
 }
 
 /// Dear requests cost this much, others 1.
-fn if_dear(cost: u32) -> impl Fn(&RequestHead<'_>) -> u32 {
+fn if_dear(cost: u64) -> impl Fn(&RequestHead<'_>) -> u64 {
     move |request| match request.headers.contains_key("x-dear") {
         true => cost,
         false => 1,

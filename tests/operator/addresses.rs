@@ -14,7 +14,7 @@ async fn an_address_is_the_client_that_the_extractors_see() {
         ten("by 64 bits").by(PeerAddr),
         ten("by 56 bits").by(PeerAddr.ipv6_prefix(56)),
         ten("all").by((PeerAddr, Everybody)),
-        ten("user").by(Extension::with(|user: &u32| *user)),
+        ten("user").by(Extension::with(|user: &u64| *user)),
     ];
     let site = Site::of(policies).await;
     for (from, written, by_56) in [

@@ -110,7 +110,7 @@ async fn status_from(limiter: &Limiter, address: &str) -> u16 {
         .route("/", get(async || "hello"))
         .layer(RateLimitLayer::new(limiter.clone()))
         .layer(axum::Extension(peer))
-        .layer(axum::Extension(7_u32));
+        .layer(axum::Extension(7_u64));
     let url = support::web::serve(app).await;
     reqwest::get(&url).await.unwrap().status().as_u16()
 }

@@ -191,7 +191,7 @@ async fn the_state_tells_groups_prefetch_and_batched_decisions() {
     let mut prefetched = 0;
     for _ in 0..1_000 {
         let decision = site.limiter.check("hot", "everybody").await.unwrap();
-        prefetched += u32::from(decision.is_prefetched());
+        prefetched += u64::from(decision.is_prefetched());
         let _ = site.limiter.check("grouped", "everybody").await.unwrap();
     }
     assert!(prefetched > 100, "{prefetched}");

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use support::redis::Server;
 use tower_throttle::{DAY, Limit, Limiter, Policy, RateLimitLayer, RequestHead, SECOND};
 
-const LIMIT: u32 = 211;
+const LIMIT: u64 = 211;
 const CLIENTS: usize = 64;
 const REQUESTS: usize = 5;
 

@@ -15,7 +15,7 @@ const PROCESSES: usize = 4;
 const TASKS: usize = 64;
 const ATTEMPTS: usize = 10;
 /// Fewer than all attempts, and unrelated to the number of processes or tasks.
-const LIMIT: u32 = 997;
+const LIMIT: u64 = 997;
 const WORKER_URL: &str = "TOWER_THROTTLE_TEST_WORKER_URL";
 
 /// No permit comes back while the test runs, however slow the machine is.
@@ -54,7 +54,7 @@ fn four_processes_with_64_tasks_each_admit_exactly_the_limit() {
             .lines()
             .find_map(|line| line.split("admitted ").nth(1));
         for (sum, count) in admitted.iter_mut().zip(line.unwrap().split(' ')) {
-            *sum += count.parse::<u32>().unwrap();
+            *sum += count.parse::<u64>().unwrap();
         }
     }
     assert_eq!(admitted, [LIMIT; 3]);

@@ -201,7 +201,7 @@ async fn looking_leaves_no_trace(bench: &Bench) {
 
 /// Promise 5.
 async fn a_changed_limit_judges_what_was_used_before(bench: &Bench) {
-    type Make = fn(u32) -> Limit;
+    type Make = fn(u64) -> Limit;
     let makes: [Make; 8] = [
         |limit| Limit::gcra(60, MINUTE).burst(limit),
         |limit| Limit::token_bucket(limit, per_minute(60)),
@@ -327,7 +327,7 @@ async fn a_question_of_many_checks_is_answered(bench: &Bench) {
             decisions
                 .iter()
                 .map(|decision| decision.remaining())
-                .sum::<u32>(),
+                .sum::<u64>(),
         );
     }
     assert_eq!(left, [40, 0, 0]);
@@ -338,7 +338,7 @@ fn in_shadow(policy: &str) -> bool {
 }
 
 /// A check of each algorithm, and the name of its policy.
-fn one_of_each(name: &str, limit: u32) -> impl Iterator<Item = (String, Algorithm)> {
+fn one_of_each(name: &str, limit: u64) -> impl Iterator<Item = (String, Algorithm)> {
     let named = move |(number, limit)| {
         let algorithm = Algorithm::try_from(&limit).unwrap();
         (format!("{name} {number}"), algorithm)
@@ -470,13 +470,13 @@ async fn shadow_permits_are_charged_returned_and_forgotten_alike(bench: &Bench) 
 }
 
 /// A check of each algorithm, each of its own policy.
-fn of_every_algorithm(limit: u32, cost: u32) -> [Asked<'static>; 8] {
+fn of_every_algorithm(limit: u64, cost: u64) -> [Asked<'static>; 8] {
     let mut policies = ["a", "b", "c", "d", "e", "f", "g", "h"].into_iter();
     every_algorithm(limit).map(|limit| (policies.next().unwrap(), limit, "k", cost))
 }
 
 /// Each algorithm with a limit of this many permits.
-fn every_algorithm(limit: u32) -> [Limit; 8] {
+fn every_algorithm(limit: u64) -> [Limit; 8] {
     let rate = per_minute(limit);
     [
         Limit::gcra(limit, MINUTE),

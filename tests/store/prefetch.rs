@@ -31,7 +31,7 @@ fn prefetching(limit: Limit) -> Policy {
 }
 
 /// Asks this often from this many tasks. Returns how many were allowed.
-async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
+async fn storm(limiter: &Limiter, tasks: u64, times: u64) -> u64 {
     let tasks = (0..tasks).map(|_| {
         let limiter = limiter.clone();
         tokio::spawn(async move {
@@ -39,7 +39,7 @@ async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
             for _ in 0..times {
                 let decision = limiter.check("hot", "everybody").await.unwrap();
                 assert_eq!(decision.store_failure(), None);
-                allowed += u32::from(decision.is_allowed());
+                allowed += u64::from(decision.is_allowed());
                 // An answer from memory never waits, so other tasks must be given a turn.
                 tokio::task::yield_now().await;
             }
@@ -51,7 +51,7 @@ async fn storm(limiter: &Limiter, tasks: u32, times: u32) -> u32 {
 }
 
 /// How much this process may have, without taking any.
-async fn remaining(limiter: &Limiter) -> u32 {
+async fn remaining(limiter: &Limiter) -> u64 {
     limiter.peek("hot", "everybody").await.unwrap().remaining()
 }
 
@@ -85,7 +85,7 @@ async fn three_processes_hand_out_exactly_the_limit_together() {
             processes.push(process(&server, prefetching(limit)).await);
         }
         let storms = processes.iter().map(|process| storm(process, 8, 1_500));
-        let allowed: u32 = join_all(storms).await.into_iter().sum();
+        let allowed: u64 = join_all(storms).await.into_iter().sum();
         assert!(allowed <= 20_000, "{limit:?}: {allowed} were handed out");
         let keeps_a_debt = limit != Limit::fixed_window(20_000, 366 * DAY);
         // What was left of batches is there again for others. The exception is a limit that keeps a
@@ -135,7 +135,7 @@ async fn in_a_cluster_a_limit_is_handed_out_exactly_in_few_commands() {
     }
     let before = commands();
     let storms = processes.iter().map(|process| storm(process, 8, 1_000));
-    let allowed: u32 = join_all(storms).await.into_iter().sum();
+    let allowed: u64 = join_all(storms).await.into_iter().sum();
     assert_eq!(allowed, 16_000);
     let commands = commands() - before;
     assert!(commands < 8_000, "{commands} commands");

@@ -28,7 +28,7 @@ enum Kind {
 }
 
 /// One check: policy, limit, key, cost.
-pub type Asked<'a> = (&'a str, Limit, &'a str, u32);
+pub type Asked<'a> = (&'a str, Limit, &'a str, u64);
 
 /// One check: policy, algorithm, key, action.
 pub type Done<'a> = (&'a str, Algorithm, &'a str, Action);
@@ -135,7 +135,7 @@ impl Bench {
     }
 
     /// Asks one policy about one key.
-    pub async fn ask(&self, limit: Limit, cost: u32) -> Decision {
+    pub async fn ask(&self, limit: Limit, cost: u64) -> Decision {
         self.ask_all(&[("policy", limit, "key", cost)]).await[0]
     }
 
@@ -188,10 +188,10 @@ impl Bench {
     }
 
     /// Asks until it is denied. Returns how many permits were allowed.
-    pub async fn drain(&self, limit: Limit, cost: u32) -> u64 {
+    pub async fn drain(&self, limit: Limit, cost: u64) -> u64 {
         let mut had = 0;
         while self.ask(limit, cost).await.is_allowed() {
-            had += u64::from(cost);
+            had += cost;
         }
         had
     }

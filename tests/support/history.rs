@@ -41,21 +41,21 @@ pub struct Step {
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     Take {
-        cost: u32,
+        cost: u64,
         patience: Patience,
         lease: Option<LeaseId>,
         is_final: bool,
     },
-    Charge(u32),
+    Charge(u64),
     Credit {
-        permits: u32,
+        permits: u64,
         /// Whether the time at which they were taken is given: that of the last take.
         known: bool,
     },
     /// Of the last take.
-    Refund(u32),
-    Cancel(u32),
-    Withdraw(u32),
+    Refund(u64),
+    Cancel(u64),
+    Withdraw(u64),
     Reset,
     Renew(LeaseId),
     Release(LeaseId),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_throttle::{Limit, Rate};
 
 /// Limits whose permits come back with time: this many in each window, and at once.
-pub fn in_time(permits: u32, window: Duration) -> [(&'static str, Limit); 8] {
+pub fn in_time(permits: u64, window: Duration) -> [(&'static str, Limit); 8] {
     let rate = Rate::new(permits, window);
     [
         ("gcra", Limit::gcra(permits, window)),
@@ -27,7 +27,7 @@ pub fn in_time(permits: u32, window: Duration) -> [(&'static str, Limit); 8] {
 
 /// These, one that holds requests up, and one whose permits come back when their holder ends, or
 /// lapse after this long.
-pub fn every(permits: u32, window: Duration) -> Vec<(&'static str, Limit)> {
+pub fn every(permits: u64, window: Duration) -> Vec<(&'static str, Limit)> {
     let rate = Rate::new(permits, window);
     let others = [
         ("queue", Limit::leaky_bucket(permits, rate)),

@@ -94,7 +94,7 @@ impl Drop for Inside {
 
 async fn answer(
     State(service): State<Service>,
-    Path((status, cost)): Path<(u16, u32)>,
+    Path((status, cost)): Path<(u16, u64)>,
 ) -> Response {
     let inside = Inside::enter(service);
     let door = inside.0.0.door.acquire().await;

@@ -15,24 +15,23 @@ use crate::table::Table;
 
 const AT_ONCE: usize = 64;
 
-/// More than one key is asked for.
-const MANY: u32 = 1_000_000;
-
 const BARE_TEXTBOOK: &str = "the textbook script by a bare client";
 
 /// Each with its own layout, so that none shares a key with another.
 fn limits() -> [(&'static str, Limit); 7] {
+    // More than one key is asked for.
+    let many = 1_000_000;
     [
-        ("gcra, 10 a second", Limit::gcra(10, SECOND).burst(MANY)),
+        ("gcra, 10 a second", Limit::gcra(10, SECOND).burst(many)),
         (
             "token_bucket, 3 a second",
-            Limit::token_bucket(MANY, per_second(3)),
+            Limit::token_bucket(many, per_second(3)),
         ),
-        ("leaky_bucket", Limit::leaky_bucket(MANY, per_second(10))),
-        ("fixed_window", Limit::fixed_window(MANY, DAY)),
-        ("sliding_window", Limit::sliding_window(MANY, DAY)),
-        ("sliding_counter", Limit::sliding_counter(MANY, DAY)),
-        ("sliding_log", Limit::sliding_log(MANY, MINUTE)),
+        ("leaky_bucket", Limit::leaky_bucket(many, per_second(10))),
+        ("fixed_window", Limit::fixed_window(many, DAY)),
+        ("sliding_window", Limit::sliding_window(many, DAY)),
+        ("sliding_counter", Limit::sliding_counter(many, DAY)),
+        ("sliding_log", Limit::sliding_log(many, MINUTE)),
     ]
 }
 

@@ -111,8 +111,8 @@ fn of_a_group_and_shadow() -> Vec<Policy> {
 
 fn two_rates() -> Policy {
     let Allowance { permits, burst, .. } = Allowance::AMPLE;
-    let limit = Limit::gcra(permits, SECOND).burst(burst);
-    let limit = limit.and(60 * permits, MINUTE).burst(burst);
+    let limit = Limit::gcra(permits.into(), SECOND).burst(burst.into());
+    let limit = limit.and((60 * permits).into(), MINUTE).burst(burst.into());
     Policy::new("two-rates", limit).by(Header::new(WHO))
 }
 

@@ -49,7 +49,7 @@ impl Ours {
     /// Charges this many permits of each key.
     pub async fn owe(&self, keys: u64, permits: u32) {
         for key in 0..keys {
-            let charged = self.0.charge(POLICY, key, permits).await;
+            let charged = self.0.charge(POLICY, key, permits.into()).await;
             let _ = charged.expect("a policy");
         }
     }
@@ -93,5 +93,5 @@ pub fn policy(name: &str, allowance: Allowance) -> Policy {
         per,
         burst,
     } = allowance;
-    Policy::new(name, Limit::gcra(permits, per).burst(burst))
+    Policy::new(name, Limit::gcra(permits.into(), per).burst(burst.into()))
 }

@@ -75,7 +75,7 @@ impl Debt {
             && (1..=self.capacity).contains(&take.cost);
         is_at_once.then(|| {
             let cost = self.price(take.cost);
-            let room = self.tolerance.saturating_sub(cost);
+            let room = self.tolerance().saturating_sub(cost);
             FastPath { cost, room }
         })
     }
@@ -105,7 +105,7 @@ impl Debt {
             true => debt.saturating_add(path.cost),
             false => debt,
         };
-        let remaining = self.permits_of(self.tolerance.saturating_sub(owed));
+        let remaining = self.permits_of(self.tolerance().saturating_sub(owed));
         let renews_after = match remaining {
             0 => self.over(owed, 1).ceil(),
             _ => Micros::ZERO,
@@ -147,8 +147,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_fast_path_decides_like_any_other(
-            (permits, period_ms) in (1..2_000_u32, 1..100_000_u64),
-            (capacity, cost) in (1..50_u32, 1..50_u32),
+            (permits, period_ms) in (1..2_000_u64, 1..100_000_u64),
+            (capacity, cost) in (1..50_u64, 1..50_u64),
             (us, fraction) in (0..200_000_u64, prop_oneof![Just(0), any::<u32>()]),
             now_us in 0..200_000_u64,
             others in 0..60_u64,

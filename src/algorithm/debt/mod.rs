@@ -5,7 +5,7 @@
 //! it is rounded down once, when the limit is made, and everything else is exact. At a frozen clock
 //! exactly the capacity is admitted, as the tolerance is a multiple of the interval.
 
-use super::action::{Action, Patience, Take};
+use super::action::{Action, MOST_COST, Patience, Take};
 #[cfg(feature = "memory")]
 use super::arithmetic::ask;
 use super::arithmetic::{Arithmetic, Left, decide};
@@ -20,12 +20,15 @@ pub(super) mod fast_path;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Debt {
-    limit: u32,
+    limit: u64,
     period: Micros,
-    capacity: u32,
-    interval: FixedMicros,
-    /// The time in which the whole capacity comes back: the most debt with which a cost fits.
-    tolerance: FixedMicros,
+    capacity: u64,
+    // The interval of a permit and the tolerance, in pieces so that their fractions share a word:
+    // there are many remembered denials, and each has its algorithm.
+    interval_us: u64,
+    tolerance_us: u64,
+    interval_fraction: u32,
+    tolerance_fraction: u32,
     /// Whether admitted requests leave one after the other.
     queues: bool,
 }
@@ -45,15 +48,36 @@ impl Debt {
         Self::of(limit.permits, limit.period, limit.capacity)
     }
 
-    fn of(limit: u32, period: Micros, capacity: u32) -> Self {
-        let interval = FixedMicros::interval(limit.into(), period);
+    fn of(limit: u64, period: Micros, capacity: u64) -> Self {
+        let interval = FixedMicros::interval(limit, period);
+        let tolerance = interval.times(capacity);
         Self {
             limit,
             period,
             capacity,
-            interval,
-            tolerance: interval.times(capacity.into()),
+            interval_us: interval.us,
+            tolerance_us: tolerance.us,
+            interval_fraction: interval.fraction,
+            tolerance_fraction: tolerance.fraction,
             queues: false,
+        }
+    }
+
+    /// The time in which a permit comes back.
+    #[inline]
+    fn interval(&self) -> FixedMicros {
+        FixedMicros {
+            us: self.interval_us,
+            fraction: self.interval_fraction,
+        }
+    }
+
+    /// The time in which the whole capacity comes back: the most debt with which a cost fits.
+    #[inline]
+    fn tolerance(&self) -> FixedMicros {
+        FixedMicros {
+            us: self.tolerance_us,
+            fraction: self.tolerance_fraction,
         }
     }
 
@@ -77,8 +101,8 @@ impl Debt {
 
     /// What this many permits cost in time.
     #[inline]
-    fn price(&self, permits: u32) -> FixedMicros {
-        let price = self.interval.times(permits.into());
+    fn price(&self, permits: u64) -> FixedMicros {
+        let price = self.interval().times(permits.min(MOST_COST));
         if price.us < MOST_DEBT.us {
             return price;
         }
@@ -86,7 +110,7 @@ impl Debt {
     }
 
     #[inline]
-    fn with(&self, debt: FixedMicros, permits: u32) -> FixedMicros {
+    fn with(&self, debt: FixedMicros, permits: u64) -> FixedMicros {
         let owed = debt.saturating_add(self.price(permits));
         if owed.us < MOST_DEBT.us {
             return owed;
@@ -97,15 +121,15 @@ impl Debt {
 
     /// How long until this many more permits fit.
     #[inline]
-    fn over(&self, debt: FixedMicros, permits: u32) -> FixedMicros {
+    fn over(&self, debt: FixedMicros, permits: u64) -> FixedMicros {
         // Not bounded by the maximum debt: that would make the wait too short.
         let wanted = debt.saturating_add(self.price(permits));
-        wanted.saturating_sub(self.tolerance)
+        wanted.saturating_sub(self.tolerance())
     }
 
     /// The debt that was read, after this many more permits were taken.
     #[inline]
-    fn debt_read(&self, reading: &Reading, taken: u32) -> FixedMicros {
+    fn debt_read(&self, reading: &Reading, taken: u64) -> FixedMicros {
         let debt = fixed(reading.level);
         match taken {
             0 => debt,
@@ -121,19 +145,19 @@ impl Debt {
     }
 
     /// How many whole permits are still owed of everything taken up to this receipt.
-    pub(super) fn permits_unpaid(&self, receipt: &Receipt, now: Micros) -> u32 {
+    pub(super) fn permits_unpaid(&self, receipt: &Receipt, now: Micros) -> u64 {
         self.permits_of(self.unpaid(receipt, now))
     }
 
     /// How many whole permits come back in this time.
-    pub(super) fn permits_in(&self, time: Micros) -> u32 {
+    pub(super) fn permits_in(&self, time: Micros) -> u64 {
         self.permits_of(FixedMicros::whole(time.get()))
     }
 
     /// Whether somebody may be waiting for permits that are taken already. In a queue everybody
     /// waits; otherwise nobody does while the debt is within the tolerance.
     fn may_hold_up_somebody(&self, state: &State, now: Micros) -> bool {
-        self.queues || self.tolerance < self.debt(state, now)
+        self.queues || self.tolerance() < self.debt(state, now)
     }
 
     /// The instant at which everything taken up to this receipt is paid back.
@@ -143,7 +167,7 @@ impl Debt {
 
     /// The receipt, once `actual` permits are charged in place of those that it was for. If debts were
     /// paid back in between, it covers less than is owed, never more.
-    pub(super) fn settled(&self, receipt: &Receipt, charged: u32, actual: u32) -> Receipt {
+    pub(super) fn settled(&self, receipt: &Receipt, charged: u64, actual: u64) -> Receipt {
         let paid_at = self
             .paid_at(receipt)
             .saturating_add(self.price(actual.saturating_sub(charged)))
@@ -156,8 +180,8 @@ impl Debt {
 
     /// How many whole permits are given in this time.
     #[inline]
-    fn permits_of(&self, time: FixedMicros) -> u32 {
-        u32::try_from(time.divided_by(self.interval)).unwrap_or(u32::MAX)
+    fn permits_of(&self, time: FixedMicros) -> u64 {
+        time.divided_by(self.interval())
     }
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
@@ -179,7 +203,7 @@ impl Debt {
     fn judge_waiting(&self, debt: FixedMicros, over: FixedMicros, take: &Take) -> (bool, Micros) {
         let (held, delay) = match take.patience {
             Patience::UntilPaid(_) if self.queues => (FixedMicros::ZERO, debt),
-            Patience::UntilPaid(_) => (FixedMicros::ZERO, debt.saturating_sub(self.tolerance)),
+            Patience::UntilPaid(_) => (FixedMicros::ZERO, debt.saturating_sub(self.tolerance())),
             // What fits into the capacity may enter, and then waits for those before it.
             _ if self.queues => (over, debt),
             _ => (FixedMicros::ZERO, over),
@@ -227,7 +251,7 @@ impl Arithmetic for Debt {
     }
 
     #[cfg(feature = "redis")]
-    fn behind(&self, reading: &Reading, permits: u32) -> Reading {
+    fn behind(&self, reading: &Reading, permits: u64) -> Reading {
         let debt = self.debt_read(reading, permits);
         Reading {
             level: [debt.us, debt.fraction.into()],
@@ -244,7 +268,7 @@ impl Arithmetic for Debt {
     }
 
     #[inline(always)]
-    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+    fn charge(&self, state: &mut State, now: Micros, permits: u64) {
         let debt = self.with(self.debt(state, now), permits);
         self.owe(state, now, debt);
     }
@@ -287,7 +311,7 @@ impl Arithmetic for Debt {
         state.0.ceil()
     }
 
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.capacity
     }
 
@@ -307,14 +331,14 @@ impl Arithmetic for Debt {
         };
     }
 
-    fn quota(&self) -> (u32, Micros) {
+    fn quota(&self) -> (u64, Micros) {
         (self.limit, self.period)
     }
 
     #[inline(always)]
-    fn left(&self, reading: &Reading, charged: u32) -> Left {
+    fn left(&self, reading: &Reading, charged: u64) -> Left {
         let debt = self.debt_read(reading, charged);
-        let slack = self.tolerance.saturating_sub(debt);
+        let slack = self.tolerance().saturating_sub(debt);
         let remaining = self.permits_of(slack);
         Left {
             remaining,
@@ -348,8 +372,8 @@ impl Arithmetic for Debt {
         [
             price.us,
             price.fraction.into(),
-            self.tolerance.us,
-            self.tolerance.fraction.into(),
+            self.tolerance_us,
+            self.tolerance_fraction.into(),
             us,
             fraction,
             self.queues.into(),
@@ -364,7 +388,7 @@ impl Arithmetic for Debt {
 
     /// The debt says everything about a key, so any cost can be judged.
     #[inline]
-    fn later(&self, reading: &Reading, _: u32, elapsed: Micros, take: &Take) -> Option<Reading> {
+    fn later(&self, reading: &Reading, _: u64, elapsed: Micros, take: &Take) -> Option<Reading> {
         let gone = FixedMicros::whole(elapsed.get());
         let debt = self.debt_read(reading, 0).saturating_sub(gone);
         let (fits, wait) = self.judge(debt, take);

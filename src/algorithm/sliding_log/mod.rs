@@ -20,7 +20,7 @@ use state::{Entry, TOTALS, taken};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlidingLog {
-    limit: u32,
+    limit: u64,
     window: Micros,
 }
 
@@ -85,8 +85,8 @@ impl SlidingLog {
     }
 
     /// How long until `cost` fits: until enough entries have lapsed.
-    fn wait(&self, state: &State, live: &Live, now: Micros, cost: u32) -> Micros {
-        let too_many = (live.used + u64::from(cost)).saturating_sub(self.limit.into());
+    fn wait(&self, state: &State, live: &Live, now: Micros, cost: u64) -> Micros {
+        let too_many = live.used.saturating_add(cost).saturating_sub(self.limit);
         match self.lapse_of(state, live, too_many) {
             Some(lapse) => lapse.min(state.expires).saturating_sub(now),
             // Only a cost above the limit outlasts every entry.
@@ -95,7 +95,7 @@ impl SlidingLog {
     }
 
     /// How long until there is a permit again, if none is left after these were taken.
-    fn next(&self, state: &State, live: &Live, now: Micros, permits: u32) -> Micros {
+    fn next(&self, state: &State, live: &Live, now: Micros, permits: u64) -> Micros {
         match too_many(self.limit, added(live.used, permits)) {
             0 => Micros::ZERO,
             _ if permits == 0 => self.wait(state, live, now, 1),
@@ -113,7 +113,7 @@ impl SlidingLog {
 
     /// The reading for a caller that takes these permits; the log is then kept for this limit's
     /// window.
-    fn reading(&self, state: &State, live: &Live, now: Micros, permits: u32) -> Reading {
+    fn reading(&self, state: &State, live: &Live, now: Micros, permits: u64) -> Reading {
         let newest = state.entries.back().filter(|_| live.used > 0);
         let empty = newest.map_or(Micros::ZERO, |newest| self.lapse(newest));
         Reading {
@@ -151,11 +151,11 @@ impl Arithmetic for SlidingLog {
         }
     }
 
-    fn read_to_charge(&self, state: &State, now: Micros, permits: u32) -> Reading {
+    fn read_to_charge(&self, state: &State, now: Micros, permits: u64) -> Reading {
         self.reading(state, &self.live(state, now), now, permits)
     }
 
-    fn charge(&self, state: &mut State, now: Micros, permits: u32) {
+    fn charge(&self, state: &mut State, now: Micros, permits: u64) {
         let live = self.live(state, now);
         state.entries.drain(..live.first);
         state.base = live.base;
@@ -179,7 +179,7 @@ impl Arithmetic for SlidingLog {
         let charged = state.window();
         let shorter = self.window.min(charged);
         let has_lapsed = taken_at.is_some_and(|at| at.saturating_add(shorter) <= live.now);
-        let back = live.used.min(action.permits().into());
+        let back = live.used.min(action.permits());
         if has_lapsed || back == 0 {
             return;
         }
@@ -206,11 +206,11 @@ impl Arithmetic for SlidingLog {
         self.limit = share.of(self.limit);
     }
 
-    fn quota(&self) -> (u32, Micros) {
+    fn quota(&self) -> (u64, Micros) {
         (self.limit, self.window)
     }
 
-    fn left(&self, reading: &Reading, charged: u32) -> Left {
+    fn left(&self, reading: &Reading, charged: u64) -> Left {
         let [used, empty_in] = reading.level;
         let empty_in = Micros::new(empty_in);
         // If the clock stepped back, a charge is entered at the newest entry's instant.
@@ -219,7 +219,7 @@ impl Arithmetic for SlidingLog {
         } else {
             empty_in.max(self.window)
         };
-        let used = used.saturating_add(charged.into());
+        let used = used.saturating_add(charged);
         Left::new(remaining(self.limit, used), reading.next, reset_after)
     }
 

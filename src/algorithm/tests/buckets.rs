@@ -19,7 +19,7 @@ pub(super) const PER_US: i128 = 1 << 32;
 const MOST_OWED: Duration = Duration::from_secs(120 * 366 * 86_400);
 
 /// Whether it is allowed, how long it is held up, and what is left.
-type Answer = (bool, u64, u32);
+type Answer = (bool, u64, u64);
 
 impl ModelBucket {
     fn new(numbers: &Numbers) -> Self {
@@ -55,12 +55,12 @@ impl ModelBucket {
             _ => Some(0),
         };
         let left = self.level.max(0) / self.permit;
-        let left = u32::try_from(left).unwrap();
+        let left = u64::try_from(left).unwrap();
         (answer.is_some(), answer.unwrap_or(0), left)
     }
 
     /// How long it is held up, or `None` if it is denied.
-    fn take(&mut self, cost: u32, patience: Patience) -> Option<u64> {
+    fn take(&mut self, cost: u64, patience: Patience) -> Option<u64> {
         let price = i128::from(cost) * self.permit;
         let (fits, delay) = match (patience, self.queues) {
             // Those before it leave first, one after the other.
@@ -87,7 +87,7 @@ impl ModelBucket {
         u64::try_from(missing.div_ceil(PER_US as u128)).unwrap_or(u64::MAX)
     }
 
-    fn owe(&mut self, permits: u32) {
+    fn owe(&mut self, permits: u64) {
         let least = self.full - MOST_OWED.as_micros() as i128 * PER_US;
         self.level = least.max(self.level - i128::from(permits) * self.permit);
     }
@@ -100,7 +100,7 @@ pub(super) fn permit(numbers: &Numbers) -> i128 {
 
 /// Limits that are buckets, with few permits so that they are often empty.
 fn buckets() -> impl Strategy<Value = Numbers> {
-    let few = prop_oneof![3 => 1_u32..20, 1 => 1_u32..2_000];
+    let few = prop_oneof![3 => 1_u64..20, 1 => 1_u64..2_000];
     (numbers(BUCKETS), few)
         .prop_map(|(numbers, permits)| Numbers { permits, ..numbers })
         .prop_filter("centuries to fill", |numbers| {
@@ -136,7 +136,7 @@ proptest! {
     /// A caller that waits goes on at the first instant at which its permits are there.
     #[test]
     fn a_delay_ends_when_the_cost_would_have_fitted_and_not_before(
-        numbers in buckets(), history in histories(), cost in 1_u32..12,
+        numbers in buckets(), history in histories(), cost in 1_u64..12,
     ) {
         prop_assume!(cost <= numbers.permits && numbers.kind != QUEUE);
         let mut subject = Subject::of(numbers.limit());

@@ -70,8 +70,8 @@ proptest! {
     #[test]
     fn no_step_back_admits_more_and_each_step_ahead_the_limit_once_more_at_most(
         numbers in numbers(0..WINDOWS.end),
-        history in prop::collection::vec((clocks(), 1_u32..6), 1..120),
-        permits in 1_u32..9,
+        history in prop::collection::vec((clocks(), 1_u64..6), 1..120),
+        permits in 1_u64..9,
     ) {
         let numbers = Numbers { permits, ..numbers };
         prop_assume!(numbers.limit().sound().is_ok());
@@ -83,7 +83,7 @@ proptest! {
         };
         let mut subject = Subject::of(numbers.limit());
         let mut time = (subject.now, 0);
-        let mut admitted: Vec<(u64, u32, usize)> = Vec::new();
+        let mut admitted: Vec<(u64, u64, usize)> = Vec::new();
         let mut ahead = 0;
         for (clock, cost) in history {
             time = clock.pass(time);

@@ -4,7 +4,7 @@ use proptest::sample::Index;
 
 use super::*;
 
-fn credit(permits: u32, taken_at: Option<u64>) -> Action {
+fn credit(permits: u64, taken_at: Option<u64>) -> Action {
     Action::Credit {
         permits,
         taken_at: taken_at.map(Micros::new),
@@ -12,7 +12,7 @@ fn credit(permits: u32, taken_at: Option<u64>) -> Action {
 }
 
 /// A key after some history, whose leaseholders are gone.
-fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
+fn used(numbers: &Numbers, history: Vec<(u64, u64)>) -> Subject {
     let mut subject = Subject::of(numbers.limit());
     for (pause, cost) in history {
         subject.now += pause;
@@ -39,12 +39,12 @@ proptest! {
         prop_assert!(after.remaining() <= most);
         // However much more is given back, no more than the limit can be taken. Twice, because two
         // windows together may hold more than one credit can state.
-        let _ = subject.act(credit(u32::MAX, None));
-        let whole = subject.act(credit(u32::MAX, None));
+        let _ = subject.act(credit(u64::MAX, None));
+        let whole = subject.act(credit(u64::MAX, None));
         prop_assert_eq!((whole.remaining(), whole.reset_after()), (capacity, Duration::ZERO));
         prop_assert!(subject.state.expires_at().get() <= subject.now);
         let before = subject.remembered();
-        let _ = subject.act(credit(u32::MAX, None));
+        let _ = subject.act(credit(u64::MAX, None));
         prop_assert_eq!(subject.remembered(), before, "given back twice");
         prop_assert!(subject.ask(capacity).is_allowed());
         prop_assert!(!subject.ask(1).is_allowed());
@@ -88,7 +88,7 @@ proptest! {
     /// again in place of what others have taken since.
     #[test]
     fn permits_that_have_lapsed_are_not_credited(
-        numbers in numbers(WINDOWS), history in histories(), cost in 1_u32..12,
+        numbers in numbers(WINDOWS), history in histories(), cost in 1_u64..12,
     ) {
         let mut subject = Subject::of(numbers.limit());
         let taken_at = subject.now;
@@ -111,14 +111,14 @@ proptest! {
     /// Each permit is given back once, at any time: those that stay taken never exceed the limit.
     #[test]
     fn permits_that_stay_taken_never_exceed_the_limit_in_any_window(
-        limit in 1_u32..12, period in periods(), slices in prop::option::of(slices()),
-        history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u32..4), 1..120),
+        limit in 1_u64..12, period in periods(), slices in prop::option::of(slices()),
+        history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u64..4), 1..120),
     ) {
         let mut subject = Subject::of(match slices {
             None => Limit::sliding_log(limit, period),
             Some(slices) => Limit::sliding_window(limit, period).slices(slices),
         });
-        let mut taken: Vec<(u64, u32)> = Vec::new();
+        let mut taken: Vec<(u64, u64)> = Vec::new();
         for (pause, back, cost) in history {
             subject.now += pause;
             let now = subject.now;
@@ -129,7 +129,7 @@ proptest! {
                 taken.push((now, cost));
             }
             let within = taken.iter().filter(|(at, _)| at + us(period) > now);
-            prop_assert!(within.map(|(_, cost)| cost).sum::<u32>() <= limit);
+            prop_assert!(within.map(|(_, cost)| cost).sum::<u64>() <= limit);
         }
     }
 
@@ -137,8 +137,8 @@ proptest! {
     /// as much if nobody has taken any since.
     #[test]
     fn permits_that_time_has_given_back_are_not_refunded(
-        numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12, unused in 0_u32..12,
-        since in prop::collection::vec((pauses(), 0_u32..12), 0..6), late in pauses(),
+        numbers in numbers(BUCKETS), history in histories(), cost in 1_u64..12, unused in 0_u64..12,
+        since in prop::collection::vec((pauses(), 0_u64..12), 0..6), late in pauses(),
     ) {
         let unused = unused.min(cost);
         let mut subject = used(&numbers, history);
@@ -167,8 +167,8 @@ proptest! {
 
     #[test]
     fn a_cancel_gives_back_only_when_nobody_has_taken_permits_since(
-        numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12,
-        since in 0_u32..3, late in pauses(),
+        numbers in numbers(BUCKETS), history in histories(), cost in 1_u64..12,
+        since in 0_u64..3, late in pauses(),
     ) {
         let mut subject = used(&numbers, history);
         let mut never_asked = subject.clone();
@@ -199,8 +199,8 @@ proptest! {
 
     #[test]
     fn a_withdrawal_is_a_refund_or_a_cancel_if_somebody_may_wait_behind_it(
-        numbers in numbers(BUCKETS), history in histories(), cost in 1_u32..12,
-        since in 0_u32..9, late in pauses(),
+        numbers in numbers(BUCKETS), history in histories(), cost in 1_u64..12,
+        since in 0_u64..9, late in pauses(),
     ) {
         let mut subject = used(&numbers, history);
         let patience = Patience::UntilItFits(Micros::from(DAY));
@@ -233,7 +233,7 @@ proptest! {
     /// What is charged above the limit has to come back before anything is allowed again.
     #[test]
     fn a_charge_goes_over_and_is_waited_for_to_the_microsecond(
-        numbers in numbers(ALL), history in histories(), over in 1_u32..40, cost in 1_u32..4,
+        numbers in numbers(ALL), history in histories(), over in 1_u64..40, cost in 1_u64..4,
     ) {
         let mut subject = used(&numbers, history);
         let before = subject.look(subject.now).remaining();
@@ -336,7 +336,7 @@ fn permits_taken_at_the_epoch_have_a_known_time() {
 fn refunded_by_old_rules(
     old: Limit,
     new: Limit,
-    [first, second]: [u32; 2],
+    [first, second]: [u64; 2],
     wait_us: u64,
 ) -> Subject {
     let mut subject = Subject::of(old);
@@ -352,7 +352,7 @@ fn refunded_by_old_rules(
 
 #[test]
 fn permits_that_came_back_under_old_rules_are_not_credited_under_new_ones() {
-    let pairs = |limit: fn(u32, Duration) -> Limit, new| (limit(10, SECOND), limit(10, new));
+    let pairs = |limit: fn(u64, Duration) -> Limit, new| (limit(10, SECOND), limit(10, new));
     for (old, new) in [
         pairs(Limit::fixed_window, 60 * SECOND),
         pairs(
@@ -381,7 +381,7 @@ fn permits_that_lapsed_under_new_rules_are_not_credited_under_them() {
 
 #[test]
 fn permits_taken_under_new_rules_count_for_their_time_whatever_is_given_back_by_old_ones() {
-    let limits: [fn(u32, Duration) -> Limit; 2] = [Limit::sliding_log, Limit::sliding_window];
+    let limits: [fn(u64, Duration) -> Limit; 2] = [Limit::sliding_log, Limit::sliding_window];
     for limit in limits {
         let [old, new] = [SECOND, 60 * SECOND].map(|window| limit(10, window));
         let subject = refunded_by_old_rules(old, new, [4, 3], 500_000);

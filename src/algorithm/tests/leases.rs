@@ -19,20 +19,20 @@ impl ModelLeases {
         self.leases.retain(|_, (_, lapses)| *lapses > now);
     }
 
-    fn take(&mut self, now: u64, number: u64, cost: u32) {
-        let room = u64::from(u32::MAX) - self.held();
+    fn take(&mut self, now: u64, number: u64, cost: u64) {
+        let room = MOST_PERMITS - self.held();
         let (permits, lapses) = self.leases.entry(number).or_insert((0, 0));
-        *permits += room.min(cost.into());
+        *permits += room.min(cost);
         *lapses = now + self.life;
     }
 
     /// Whether it is allowed.
-    fn act(&mut self, limit: u32, now: u64, action: &Action) -> bool {
+    fn act(&mut self, limit: u64, now: u64, action: &Action) -> bool {
         let number = action.lease().map_or(0, LeaseId::get);
         match action {
             Action::Take(Take { cost: 0, .. }) | Action::Charge(0) => {}
             Action::Take(Take { cost, .. }) => {
-                if self.held() + u64::from(*cost) > limit.into() {
+                if self.held() + (*cost) > limit {
                     return false;
                 }
                 self.take(now, number, *cost);
@@ -43,7 +43,7 @@ impl ModelLeases {
             | Action::Cancel { permits, .. }
             | Action::Withdraw { permits, .. } => {
                 if let Some((held, _)) = self.leases.get_mut(&0) {
-                    *held = held.saturating_sub(u64::from(*permits));
+                    *held = held.saturating_sub(*permits);
                 }
             }
             Action::Reset => self.leases.clear(),
@@ -83,8 +83,8 @@ proptest! {
             let decision = subject.act(action);
             let is_allowed = model.act(limit, now, &action);
             prop_assert_eq!(decision.is_allowed(), is_allowed, "{:?}", action);
-            let left = u64::from(limit).saturating_sub(model.held());
-            prop_assert_eq!(u64::from(decision.remaining()), left, "{:?}", action);
+            let left = limit.saturating_sub(model.held());
+            prop_assert_eq!(decision.remaining(), left, "{:?}", action);
             let last = model.leases.values().map(|(_, lapses)| lapses - now).max();
             prop_assert_eq!(us(decision.reset_after()), last.unwrap_or(0), "{:?}", action);
         }
@@ -93,7 +93,7 @@ proptest! {
     /// Requests start, are renewed, end and crash in any order: never more run than the limit.
     #[test]
     fn no_more_run_at_the_same_time_than_the_limit(
-        limit in 1_u32..6,
+        limit in 1_u64..6,
         history in prop::collection::vec((0_u64..400_000, 0_u64..12, 0_u8..4), 1..200),
     ) {
         let life = us(SECOND);
@@ -124,13 +124,13 @@ proptest! {
                 }
             }
             prop_assert!(running.len() <= limit as usize);
-            prop_assert_eq!(subject.look(now).remaining(), limit - running.len() as u32);
+            prop_assert_eq!(subject.look(now).remaining(), limit - running.len() as u64);
         }
     }
 
     #[test]
     fn a_lease_is_ended_once_and_never_comes_back(
-        limit in 1_u32..6, history in leased(), number in 1_u64..6,
+        limit in 1_u64..6, history in leased(), number in 1_u64..6,
     ) {
         let mut subject = Subject::of(Limit::concurrency(limit).lease(SECOND));
         for (pause, action) in history {

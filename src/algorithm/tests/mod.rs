@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::action::MOST_COST;
 use super::concurrency::MOST_LOOKED_AT;
 use super::*;
 use crate::decision::{Decision, Outcome, Receipt};
-use crate::limit::{Limit, Rate};
+use crate::limit::{Limit, MOST_PERMITS, Rate};
 use crate::time::{DAY, Micros, SECOND};
 
 mod bans;
@@ -49,11 +50,11 @@ impl Subject {
     }
 
     /// Takes permits if they fit, each with a lease of its own.
-    fn ask(&mut self, cost: u32) -> Decision {
+    fn ask(&mut self, cost: u64) -> Decision {
         self.take(cost, false)
     }
 
-    fn take(&mut self, cost: u32, is_final: bool) -> Decision {
+    fn take(&mut self, cost: u64, is_final: bool) -> Decision {
         self.leases += 1;
         self.act(Action::Take(Take {
             lease: Some(lease(self.leases)),
@@ -76,12 +77,12 @@ impl Subject {
     }
 
     /// Gives back of what a decision took.
-    fn refund(&mut self, permits: u32, receipt: Receipt) {
+    fn refund(&mut self, permits: u64, receipt: Receipt) {
         let _ = self.act(Action::Refund { permits, receipt });
     }
 
     /// Whether it would be allowed, without charging anything.
-    fn would(&self, now: u64, cost: u32) -> bool {
+    fn would(&self, now: u64, cost: u64) -> bool {
         self.algorithm
             .read(&self.state, Micros::new(now), &Action::take(cost))
             .fits
@@ -97,7 +98,7 @@ impl Subject {
         )[0]
     }
 
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.algorithm.capacity()
     }
 
@@ -112,7 +113,7 @@ impl Subject {
     }
 }
 
-fn take(cost: u32, patience: Patience) -> Take {
+fn take(cost: u64, patience: Patience) -> Take {
     Take {
         cost,
         patience,
@@ -134,9 +135,9 @@ fn us(duration: Duration) -> u64 {
 struct Numbers {
     kind: usize,
     /// The most at once.
-    permits: u32,
+    permits: u64,
     /// For a bucket, the permits in each period.
-    rate: u32,
+    rate: u64,
     period: Duration,
     slices: u32,
 }
@@ -184,8 +185,12 @@ fn numbers(kinds: Range<usize>) -> impl Strategy<Value = Numbers> {
                 slices,
             };
             let is_sound = numbers.limit().sound().is_ok();
-            // A bucket that takes centuries to fill is no valid limit.
-            let rate = if is_sound { rate } else { permits };
+            // A bucket that takes centuries to fill is no valid limit, nor is too high a rate.
+            let rate = if is_sound {
+                rate
+            } else {
+                permits.min(us(period).saturating_mul(1_000_000))
+            };
             Numbers { rate, ..numbers }
         },
     )
@@ -207,14 +212,23 @@ fn periods() -> impl Strategy<Value = Duration> {
     ]
 }
 
-fn permits() -> impl Strategy<Value = u32> {
+fn permits() -> impl Strategy<Value = u64> {
     prop_oneof![
-        4 => 1_u32..20,
-        1 => Just(300_000_u32),
-        1 => Just(999_983_u32),
-        1 => Just(10_000_000_u32),
-        1 => Just(u32::MAX),
+        4 => 1_u64..20,
+        1 => Just(300_000_u64),
+        1 => Just(999_983_u64),
+        1 => Just(10_000_000_u64),
+        1 => Just(MOST_PERMITS),
+        2 => magnitudes(MOST_PERMITS),
     ]
+}
+
+/// Numbers of every magnitude, from 1.
+fn magnitudes(most: u64) -> impl Strategy<Value = u64> {
+    (0..=most.ilog2(), any::<u64>()).prop_map(move |(bits, number)| {
+        let least = 1 << bits;
+        (least + number % least).min(most)
+    })
 }
 
 fn pauses() -> impl Strategy<Value = u64> {
@@ -226,15 +240,15 @@ fn pauses() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn costs() -> impl Strategy<Value = u32> {
-    prop_oneof![6 => Just(1_u32), 3 => 0_u32..12, 1 => any::<u32>()]
+fn costs() -> impl Strategy<Value = u64> {
+    prop_oneof![6 => Just(1_u64), 3 => 0_u64..12, 1 => magnitudes(MOST_COST)]
 }
 
 /// If there were more leases, a wait could be too long.
 const MOST_ASKS: usize = MOST_LOOKED_AT;
 
 /// `(microseconds since the last ask, cost)`.
-fn histories() -> impl Strategy<Value = Vec<(u64, u32)>> {
+fn histories() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((pauses(), costs()), 1..=MOST_ASKS)
 }
 
@@ -255,7 +269,7 @@ fn actions() -> impl Strategy<Value = Action> {
             .prop_map(|(cost, patience, lease, is_final)| {
                 Action::Take(Take { lease, is_final, ..take(cost, patience) })
             }),
-        2 => (0_u32..2_000).prop_map(Action::Charge),
+        2 => (0_u64..2_000).prop_map(Action::Charge),
         3 => (costs(), prop::option::of(Just(Micros::ZERO)))
             .prop_map(|(permits, taken_at)| Action::Credit { permits, taken_at }),
         1 => costs().prop_map(|permits| Action::Refund { permits, receipt: Receipt::default() }),

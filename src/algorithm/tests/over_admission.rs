@@ -6,7 +6,7 @@ use super::buckets::{PER_US, permit};
 use super::*;
 
 /// The most permits within any interval of this length, of `(instant, permits)` in order.
-pub(super) fn fullest(window: u64, admitted: &[(u64, u32)]) -> u32 {
+pub(super) fn fullest(window: u64, admitted: &[(u64, u64)]) -> u64 {
     let within = |end: u64| {
         let live = admitted
             .iter()
@@ -21,7 +21,7 @@ pub(super) fn fullest(window: u64, admitted: &[(u64, u32)]) -> u32 {
 }
 
 /// What is admitted in a history: when, and how many permits.
-pub(super) fn admitted(limit: Limit, history: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
+pub(super) fn admitted(limit: Limit, history: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut subject = Subject::of(limit);
     let mut admitted = Vec::new();
     for (pause, cost) in history {
@@ -38,7 +38,7 @@ proptest! {
 
     #[test]
     fn sliding_log_never_admits_more_than_the_limit_in_any_window(
-        limit in 1_u32..20, period in periods(), history in histories(),
+        limit in 1_u64..20, period in periods(), history in histories(),
     ) {
         let admitted = admitted(Limit::sliding_log(limit, period), history);
         prop_assert!(fullest(us(period), &admitted) <= limit);
@@ -46,7 +46,7 @@ proptest! {
 
     #[test]
     fn fixed_window_never_admits_more_than_twice_the_limit_in_any_window(
-        limit in 1_u32..20, period in periods(), aligned: bool, history in histories(),
+        limit in 1_u64..20, period in periods(), aligned: bool, history in histories(),
     ) {
         let windows = Limit::fixed_window(limit, period);
         let windows = if aligned { windows.aligned() } else { windows };
@@ -77,11 +77,11 @@ proptest! {
     #[test]
     fn a_bucket_that_is_given_back_to_admits_less_than_its_capacity_too_many(
         numbers in numbers(BUCKETS),
-        history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u32..4), 1..120),
+        history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u64..4), 1..120),
     ) {
         let mut subject = Subject::of(numbers.limit());
         let permit = permit(&numbers) as u128;
-        let mut taken: Vec<(u64, u32, Receipt)> = Vec::new();
+        let mut taken: Vec<(u64, u64, Receipt)> = Vec::new();
         for (pause, back, cost) in history {
             subject.now += pause;
             if let Some(back) = back.filter(|_| !taken.is_empty()) {
@@ -109,7 +109,7 @@ proptest! {
 /// second is over.
 #[test]
 fn requests_left_open_make_a_bucket_admit_one_less_than_twice_its_capacity_at_once() {
-    const BURST: u32 = 10;
+    const BURST: u64 = 10;
     let mut subject = Subject::of(Limit::gcra(1, SECOND).burst(BURST));
     let mut open = Vec::new();
     for _ in 1..BURST {
@@ -134,13 +134,13 @@ fn requests_left_open_make_a_bucket_admit_one_less_than_twice_its_capacity_at_on
 #[derive(Clone)]
 struct Attacked {
     counter: Subject,
-    admitted: Vec<(u64, u32)>,
+    admitted: Vec<(u64, u64)>,
 }
 
 const WINDOW: u64 = 1_000;
 
 impl Attacked {
-    fn new(limit: u32) -> Self {
+    fn new(limit: u64) -> Self {
         let counter = Subject::of(Limit::sliding_counter(limit, Duration::from_millis(1)));
         Self {
             counter,
@@ -149,7 +149,7 @@ impl Attacked {
     }
 
     /// Takes this many permits at an instant, or as many as there are.
-    fn take(&mut self, at: u64, most: u32) {
+    fn take(&mut self, at: u64, most: u64) {
         self.counter.now = START + at;
         let cost = most.min(self.counter.look(self.counter.now).remaining());
         if cost > 0 && self.counter.ask(cost).is_allowed() {
@@ -159,7 +159,7 @@ impl Attacked {
 }
 
 /// The worst of all ways to take any number of permits at each of these instants in turn.
-fn worst(attacked: &Attacked, instants: &[u64]) -> u32 {
+fn worst(attacked: &Attacked, instants: &[u64]) -> u64 {
     let Some((at, later)) = instants.split_first() else {
         return fullest(WINDOW, &attacked.admitted);
     };
@@ -192,23 +192,15 @@ fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_as_far_as_a_sea
     for limit in [2, 5, 10, 40] {
         let mut worst = 0;
         for _ in 0..20 {
-            let mut history: Vec<(u64, u32)> = (0..12)
-                .map(|_| {
-                    (
-                        chance.below(WINDOWS * WINDOW),
-                        1 + chance.below(limit.into()) as u32,
-                    )
-                })
+            let mut history: Vec<(u64, u64)> = (0..12)
+                .map(|_| (chance.below(WINDOWS * WINDOW), 1 + chance.below(limit)))
                 .collect();
             let mut found = 0;
             for _ in 0..150 {
                 let mut changed = history.clone();
                 let number = chance.below(changed.len() as u64) as usize;
                 changed[number] = match chance.below(3) {
-                    0 => (
-                        chance.below(WINDOWS * WINDOW),
-                        1 + chance.below(limit.into()) as u32,
-                    ),
+                    0 => (chance.below(WINDOWS * WINDOW), 1 + chance.below(limit)),
                     1 => (
                         changed[number].0 / WINDOW * WINDOW + WINDOW - 1 - chance.below(3),
                         limit,

@@ -6,7 +6,7 @@ use crate::time::{HOUR, MINUTE};
 
 impl Numbers {
     /// The limit with these, if it makes sense.
-    fn changed(&self, permits: u32, period: Duration) -> Option<Limit> {
+    fn changed(&self, permits: u64, period: Duration) -> Option<Limit> {
         let changed = Self {
             permits,
             period,
@@ -18,7 +18,7 @@ impl Numbers {
 }
 
 /// A key after some history in which nothing was given back.
-fn used(numbers: &Numbers, history: Vec<(u64, u32)>) -> Subject {
+fn used(numbers: &Numbers, history: Vec<(u64, u64)>) -> Subject {
     let mut subject = Subject::of(numbers.limit());
     for (pause, cost) in history {
         subject.now += pause;
@@ -33,7 +33,7 @@ proptest! {
     /// With more permits at once in the same time, exactly that many more remain.
     #[test]
     fn raising_a_limit_gives_what_was_added_and_forgives_nothing(
-        numbers in numbers(ALL), history in histories(), more in 1_u32..1_000,
+        numbers in numbers(ALL), history in histories(), more in 1_u64..1_000,
     ) {
         let permits = numbers.permits.saturating_add(more);
         let raised = Numbers { permits, ..numbers };
@@ -149,7 +149,7 @@ proptest! {
         let (permits, slices) = others;
         let other = Numbers { permits, slices, ..numbers };
         prop_assume!(other.limit().sound().is_ok());
-        let most = u64::from(permits.max(numbers.permits));
+        let most = permits.max(numbers.permits);
         let period = us(numbers.period);
         let mut subject = Subject::of(numbers.limit());
         let mut taken: Vec<(u64, u64)> = Vec::new();
@@ -160,7 +160,7 @@ proptest! {
             if !subject.ask(cost).is_allowed() {
                 continue;
             }
-            taken.push((now, cost.into()));
+            taken.push((now, cost));
             let mut together = 0;
             for (at, cost) in taken.iter().rev() {
                 together += cost;

@@ -13,12 +13,12 @@ trait Model {
     /// The permits used.
     fn used(&self, now: u64) -> u64;
     /// Takes permits, whether or not they fit.
-    fn charge(&mut self, now: u64, permits: u32);
-    fn credit(&mut self, now: u64, permits: u32, taken_at: Option<u64>);
+    fn charge(&mut self, now: u64, permits: u64);
+    fn credit(&mut self, now: u64, permits: u64, taken_at: Option<u64>);
 }
 
 /// No count is above this, however much is charged.
-const MOST: u64 = u32::MAX as u64;
+const MOST: u64 = MOST_PERMITS;
 
 /// Every permit that was ever taken, in lots: when they were taken, and how many are left.
 struct ModelPermits<F> {
@@ -43,12 +43,12 @@ impl<F: Fn(u64) -> u64> Model for ModelPermits<F> {
         live.map(|(_, permits)| permits).sum()
     }
 
-    fn charge(&mut self, now: u64, permits: u32) {
+    fn charge(&mut self, now: u64, permits: u64) {
         let room = MOST - self.used(now);
-        self.lots.push((now, room.min(permits.into())));
+        self.lots.push((now, room.min(permits)));
     }
 
-    fn credit(&mut self, now: u64, permits: u32, taken_at: Option<u64>) {
+    fn credit(&mut self, now: u64, permits: u64, taken_at: Option<u64>) {
         let lapses = &self.lapses;
         if taken_at.is_some_and(|at| lapses(at) <= now) {
             return;
@@ -66,7 +66,7 @@ impl<F: Fn(u64) -> u64> Model for ModelPermits<F> {
             live.truncate(before);
             live.reverse();
         }
-        let mut back = u64::from(permits);
+        let mut back = permits;
         for (_, left) in live {
             let given = back.min(*left);
             *left -= given;
@@ -94,17 +94,17 @@ impl Model for ModelWindow {
         if self.is_open(now) { self.used } else { 0 }
     }
 
-    fn charge(&mut self, now: u64, permits: u32) {
+    fn charge(&mut self, now: u64, permits: u64) {
         if !self.is_open(now) {
             let into = if self.aligned { now % self.length } else { 0 };
             (self.opened, self.used) = (now - into, 0);
         }
-        self.used = MOST.min(self.used + u64::from(permits));
+        self.used = MOST.min(self.used + permits);
     }
 
-    fn credit(&mut self, now: u64, permits: u32, taken_at: Option<u64>) {
+    fn credit(&mut self, now: u64, permits: u64, taken_at: Option<u64>) {
         if self.is_open(now) && taken_at.is_none_or(|at| at >= self.opened) {
-            self.used = self.used.saturating_sub(permits.into());
+            self.used = self.used.saturating_sub(permits);
         }
     }
 }
@@ -138,14 +138,13 @@ impl Model for ModelCounts {
         u64::try_from(weighted.div_ceil(self.window.into())).unwrap()
     }
 
-    fn charge(&mut self, now: u64, permits: u32) {
+    fn charge(&mut self, now: u64, permits: u64) {
         let count = self.counts.entry(now / self.window).or_default();
-        *count = MOST.min(*count + u64::from(permits));
+        *count = MOST.min(*count + permits);
     }
 
-    fn credit(&mut self, now: u64, permits: u32, taken_at: Option<u64>) {
+    fn credit(&mut self, now: u64, permits: u64, taken_at: Option<u64>) {
         let number = now / self.window;
-        let permits = permits.into();
         match taken_at.map(|at| number - at / self.window) {
             Some(0) => {
                 self.give_back(number, permits);
@@ -164,10 +163,10 @@ impl Model for ModelCounts {
 
 #[derive(Clone, Debug)]
 enum Act {
-    Take(u32),
-    Charge(u32),
+    Take(u64),
+    Charge(u64),
     /// Of what was taken at one of the instants so far, or at an unknown one.
-    Credit(u32, Option<Index>),
+    Credit(u64, Option<Index>),
 }
 
 fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
@@ -185,14 +184,14 @@ fn agrees(
     history: Vec<(u64, Act)>,
 ) -> Result<(), TestCaseError> {
     let mut subject = Subject::of(limit);
-    let permits = u64::from(subject.capacity());
+    let permits = subject.capacity();
     let mut taken = vec![subject.now];
     for (pause, act) in history {
         subject.now += pause;
         let now = subject.now;
         let decision = match act {
             Act::Take(cost) => {
-                let fits = cost == 0 || model.used(now) + u64::from(cost) <= permits;
+                let fits = cost == 0 || model.used(now) + cost <= permits;
                 let decision = subject.ask(cost);
                 prop_assert_eq!(decision.is_allowed(), fits);
                 if fits && cost > 0 {
@@ -217,7 +216,7 @@ fn agrees(
             }
         };
         let left = permits.saturating_sub(model.used(now));
-        prop_assert_eq!(u64::from(decision.remaining()), left);
+        prop_assert_eq!(decision.remaining(), left);
     }
     Ok(())
 }

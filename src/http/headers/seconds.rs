@@ -28,8 +28,9 @@ pub(super) fn renewal_secs(decision: &Decision) -> u64 {
         decision.renews_after.ceil_secs()
     } else {
         // From the announced window, not the exact one: r/t must not promise more than q/w.
-        let spread = u64::from(decision.remaining).saturating_mul(window_secs(decision));
-        spread.div_ceil(decision.limit.max(1).into())
+        let spread = u128::from(decision.remaining) * u128::from(window_secs(decision));
+        let secs = spread.div_ceil(decision.limit.max(1).into());
+        u64::try_from(secs).unwrap_or(u64::MAX)
     };
     let secs = match decision.retry_after() {
         // A client that asked for more than remains may come back then, not only when the

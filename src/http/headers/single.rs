@@ -72,10 +72,10 @@ impl Values {
 
     fn new(decision: &Decision, reset: u64) -> Self {
         Self {
-            limit: decision.limit.into(),
+            limit: decision.limit,
             // A burst can be above the limit, but clients take the difference of the two for what
             // they have used.
-            remaining: decision.remaining.min(decision.limit).into(),
+            remaining: decision.remaining.min(decision.limit),
             reset,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{DEFAULT_SLICES, Kind, Limit};
+use super::{DEFAULT_SLICES, Kind, Limit, MOST_PERMITS, Words};
 use crate::error::ConfigError;
 use crate::time::{DAY, Micros, SECOND};
 
@@ -12,11 +12,11 @@ mod together;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SoundLimit {
     pub(crate) kind: Kind,
-    pub(crate) permits: u32,
+    pub(crate) permits: u64,
     /// The period or window; for concurrency, the life of a lease.
     pub(crate) period: Micros,
     /// The most permits at once.
-    pub(crate) capacity: u32,
+    pub(crate) capacity: u64,
     pub(crate) aligned: bool,
     pub(crate) slices: u32,
     /// Whether a leaky bucket is a queue.
@@ -52,11 +52,20 @@ impl Limit {
             return Err(ConfigError::malformed("limit", self.to_string(), reason));
         }
         let rate = self.rates.first();
-        if rate.permits == 0 {
-            return Err(ConfigError::out_of_range("limit", 0, ANY_PERMITS));
+        if !(1..=MOST_PERMITS).contains(&rate.permits) {
+            return Err(ConfigError::out_of_range(
+                "limit",
+                rate.permits,
+                ANY_PERMITS,
+            ));
         }
         let period = self.lease.unwrap_or(rate.period);
         let period = sound_time(kind.name_of_length(), period)?;
+        if kind.is_debt() && rate.permits > most_in(period) {
+            let (permits, period) = (rate.permits, Words(rate.period));
+            let given = format_args!("{permits} in {period}");
+            return Err(ConfigError::out_of_range("limit", given, MOST_RATE));
+        }
         Ok(SoundLimit {
             kind,
             permits: rate.permits,
@@ -113,7 +122,7 @@ impl Limit {
         self.rates.iter().any(|rate| rate.burst.is_some())
     }
 
-    fn sound_capacity(&self) -> Result<u32, ConfigError> {
+    fn sound_capacity(&self) -> Result<u64, ConfigError> {
         let rate = self.rates.first();
         let (field, given) = match self.kind {
             Some(Kind::Gcra) => ("burst", rate.burst),
@@ -122,8 +131,8 @@ impl Limit {
         let Some(capacity) = given else {
             return Ok(rate.permits);
         };
-        if capacity == 0 {
-            return Err(ConfigError::out_of_range(field, 0, ANY_PERMITS));
+        if !(1..=MOST_PERMITS).contains(&capacity) {
+            return Err(ConfigError::out_of_range(field, capacity, ANY_PERMITS));
         }
         if capacity > most_capacity(rate.permits, rate.period.into()) {
             return Err(ConfigError::out_of_range(
@@ -145,6 +154,11 @@ impl Limit {
 }
 
 impl Kind {
+    /// Whether it counts the time in which permits come back, one by one.
+    fn is_debt(self) -> bool {
+        matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
+    }
+
     /// The name of the field that holds the time.
     fn name_of_length(self) -> &'static str {
         match self {
@@ -159,10 +173,16 @@ impl Kind {
 
 /// The most permits at once: as many as come back within 100 years. This keeps every stored instant
 /// below 2^53 microseconds, where a Lua number is exact.
-pub(crate) fn most_capacity(permits: u32, period: Micros) -> u32 {
+pub(crate) fn most_capacity(permits: u64, period: Micros) -> u64 {
     let within = MAX_REFILL.as_micros() * u128::from(permits);
     let most = within / u128::from(period.get().max(1));
-    u32::try_from(most).unwrap_or(u32::MAX).max(1)
+    u64::try_from(most).map_or(MOST_PERMITS, |most| most.clamp(1, MOST_PERMITS))
+}
+
+/// The most permits in a period, of an algorithm that counts the time each takes: of shorter times
+/// the fixed-point number of microseconds tells too little.
+fn most_in(period: Micros) -> u64 {
+    period.get().saturating_mul(MOST_PERMITS_A_MICROSECOND)
 }
 
 /// A time for which all arithmetic is exact.
@@ -178,7 +198,10 @@ pub(crate) fn sound_time(field: &'static str, time: Duration) -> Result<Micros, 
 }
 
 /// The configuration file has its own word for [`Limit::nothing`].
-const ANY_PERMITS: &str = "1 to 4294967295, or `Limit::nothing()`";
+const ANY_PERMITS: &str = "1 to 999999999999999, or `Limit::nothing()`";
+/// At this rate the interval of a permit is rounded by one part in four thousand.
+const MOST_PERMITS_A_MICROSECOND: u64 = 1_000_000;
+const MOST_RATE: &str = "at most 1000000000000 permits a second";
 const MOST_SLICES: u32 = 1_000;
 const MIN_PERIOD: Duration = Duration::from_millis(1);
 const MAX_PERIOD: Duration = Duration::from_secs(366 * DAY.as_secs());
@@ -187,6 +210,7 @@ const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * DAY.as_secs());
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::{ANY_COST, Rate};
 
     fn refusal(limit: Limit) -> String {
         limit.sound().unwrap_err().to_string()
@@ -196,9 +220,12 @@ mod tests {
     fn the_whole_documented_range_is_accepted() {
         for limit in [
             Limit::gcra(1, 366 * DAY),
-            Limit::gcra(u32::MAX, Duration::from_millis(1)),
+            Limit::gcra(1_000_000_000, Duration::from_millis(1)),
+            Limit::gcra(MOST_PERMITS, 1_000 * SECOND),
             Limit::gcra(1, 366 * DAY).burst(100),
-            Limit::fixed_window(u32::MAX, 366 * DAY).aligned(),
+            Limit::fixed_window(MOST_PERMITS, 366 * DAY).aligned(),
+            Limit::fixed_window(MOST_PERMITS, Duration::from_millis(1)),
+            Limit::concurrency(MOST_PERMITS),
             Limit::sliding_log(1, Duration::from_millis(1)),
         ] {
             assert!(limit.sound().is_ok(), "{limit:?}");
@@ -209,16 +236,35 @@ mod tests {
     fn a_refusal_names_the_field_the_input_and_what_would_be_right() {
         assert_eq!(
             refusal(Limit::gcra(0, SECOND)),
-            "limit: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
+            "limit: got 0, expected 1 to 999999999999999, or `Limit::nothing()`"
+        );
+        assert_eq!(
+            refusal(Limit::fixed_window(MOST_PERMITS + 1, SECOND)),
+            "limit: got 1000000000000000, expected 1 to 999999999999999, or `Limit::nothing()`"
+        );
+        assert_eq!(
+            refusal(Limit::gcra(1, SECOND).burst(u64::MAX)),
+            "burst: got 18446744073709551615, expected 1 to 999999999999999, or `Limit::nothing()`"
+        );
+        assert_eq!(
+            refusal(Limit::token_bucket(1, Rate::new(MOST_PERMITS, SECOND))),
+            "limit: got 999999999999999 in 1 s, expected at most 1000000000000 permits a second"
         );
         assert_eq!(
             refusal(Limit::gcra(1, SECOND).burst(0)),
-            "burst: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
+            "burst: got 0, expected 1 to 999999999999999, or `Limit::nothing()`"
         );
         assert_eq!(
             refusal(Limit::fixed_window(1, Duration::from_micros(999))),
             "window: got 999µs, expected 1 ms to 366 days, in whole microseconds"
         );
+    }
+
+    #[test]
+    fn what_errors_call_the_range_is_the_range() {
+        let range = format!("1 to {MOST_PERMITS}");
+        assert_eq!(ANY_COST, range);
+        assert_eq!(ANY_PERMITS, format!("{range}, or `Limit::nothing()`"));
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Limit {
 
 impl Said {
     /// The most permits at once, for an algorithm that has no other word for it than burst.
-    fn at_once(&self) -> u32 {
+    fn at_once(&self) -> u64 {
         self.burst.unwrap_or(self.permits)
     }
 
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn a_fifth_rate_is_refused_and_no_number_of_them_panics() {
         let mut limit = Limit::gcra(1, SECOND);
-        for permits in 2..=6 {
-            limit = limit.and(permits, permits * SECOND);
+        for more in 2..=6 {
+            limit = limit.and(more.into(), more * SECOND);
         }
         assert_eq!(
             refusal(limit.burst(3)),

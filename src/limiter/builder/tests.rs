@@ -3,7 +3,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
-use crate::limit::Limit;
+use crate::limit::{Limit, MOST_PERMITS};
 use crate::request::RequestHead;
 use crate::store::{Answer, Check, RENEWALS_IN_A_LIFE};
 use crate::time::{HOUR, MINUTE, SECOND};
@@ -28,7 +28,7 @@ fn named(name: &str) -> Policy {
 fn a_cost_that_is_nothing_or_never_fits_is_refused() {
     assert_eq!(
         refusal([named("api").cost(0)]),
-        "policy \"api\": cost: got 0, expected 1 to 4294967295"
+        "policy \"api\": cost: got 0, expected 1 to 999999999999999"
     );
     assert_eq!(
         refusal([named("api").cost(21)]),
@@ -76,13 +76,13 @@ fn a_log_of_more_requests_than_a_key_may_remember_is_refused_unless_their_costs_
     for (policy, fine) in [
         (log(million), true),
         (log(million + 1), false),
-        (log(u32::MAX), false),
+        (log(MOST_PERMITS), false),
         (log(7 * million).cost(7), true),
         (log(7 * million + 1).cost(7), false),
-        (log(u32::MAX).cost_by(read), true),
-        (log(u32::MAX).settle(|_| 1_000), true),
+        (log(MOST_PERMITS).cost_by(read), true),
+        (log(MOST_PERMITS).settle(|_| 1_000), true),
         // Each counts as one, or not at all.
-        (log(u32::MAX).count_if(|_| true), false),
+        (log(MOST_PERMITS).count_if(|_| true), false),
     ] {
         let described = format!("{policy:?}");
         let built = Limiter::new(Silent, [policy]);
@@ -98,7 +98,7 @@ fn a_log_of_more_requests_than_a_key_may_remember_is_refused_unless_their_costs_
             Silent,
             [Policy::new(
                 "window",
-                Limit::sliding_window(u32::MAX, SECOND)
+                Limit::sliding_window(MOST_PERMITS, SECOND)
             )]
         )
         .is_ok()
@@ -120,7 +120,7 @@ fn names_that_are_used_twice_or_cannot_stand_in_a_header_are_refused() {
 #[test]
 fn policies_of_a_group_that_redis_cannot_tell_apart_are_refused() {
     let mut known = std::collections::HashMap::new();
-    let (one, other) = (0_u32..)
+    let (one, other) = (0_u64..)
         .find_map(|number| {
             let policy = crate::store::PolicyId::new(&format!("p{number}")).in_group("client");
             let mut ids = policy.record_ids().unwrap().iter();

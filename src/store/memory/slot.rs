@@ -41,9 +41,9 @@ pub(super) struct Slot {
     pub(super) fingerprint: Fingerprint,
     pub(super) state: State,
     kept_until: Micros,
-    /// The cost that would be denied until then.
-    kept_cost: u32,
-    chances: u8,
+    /// The cost that would be denied until then, times 256, and the chances: no cost is that large,
+    /// and a word for each would be more than the line has room for.
+    kept_cost_and_chances: u64,
 }
 
 impl Slot {
@@ -53,8 +53,7 @@ impl Slot {
             fingerprint,
             state,
             kept_until: Micros::ZERO,
-            kept_cost: 0,
-            chances: 0,
+            kept_cost_and_chances: 0,
         }
     }
 
@@ -67,7 +66,23 @@ impl Slot {
 
     /// Notes that the key was used. A denied request uses it, too.
     pub(super) fn used(&mut self) {
-        self.chances = MOST_CHANCES.min(self.chances + 1);
+        self.set_chances(MOST_CHANCES.min(self.chances() + 1));
+    }
+
+    fn chances(&self) -> u8 {
+        self.kept_cost_and_chances as u8
+    }
+
+    fn set_chances(&mut self, chances: u8) {
+        self.kept_cost_and_chances = self.kept_cost() << 8 | u64::from(chances);
+    }
+
+    fn kept_cost(&self) -> u64 {
+        self.kept_cost_and_chances >> 8
+    }
+
+    fn keep_for(&mut self, cost: u64) {
+        self.kept_cost_and_chances = cost << 8 | u64::from(self.chances());
     }
 
     /// Notes until when the key must not be evicted. Returns whether that is sooner than before.
@@ -99,18 +114,20 @@ impl Slot {
     fn denied_until(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
         // A charge asks for nothing, and no wait helps a cost that never fits.
         let asked = match check.action {
-            Action::Take(take) if decision.outcome != Outcome::NeverFits => take.cost.max(1),
+            Action::Take(_) if decision.outcome != Outcome::NeverFits => {
+                check.action.takes().max(1)
+            }
             _ => 1,
         };
         let cost = match self.kept_until(now) {
-            Some(_) => asked.max(self.kept_cost),
+            Some(_) => asked.max(self.kept_cost()),
             None => asked,
         };
         let is_denied = !decision.retry_after.is_zero();
         if !is_denied && cost <= decision.remaining && decision.ban.is_zero() {
             return Micros::ZERO;
         }
-        self.kept_cost = cost;
+        self.keep_for(cost);
         // A caller that is ready to wait is denied for less time than one that is not.
         if is_denied && cost == asked && decision.delay.is_zero() {
             return now.saturating_add(decision.retry_after);
@@ -121,7 +138,7 @@ impl Slot {
     /// The same, for the cost that the key is kept for.
     fn denied_again_until(&self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
         // More may have been borrowed, or the limit lowered: no more than the capacity ever fits.
-        let again = Action::take(self.kept_cost.min(check.algorithm.capacity()));
+        let again = Action::take(self.kept_cost().min(check.algorithm.capacity()));
         let reading = check.algorithm.read(&self.state, now, &again);
         let mut wait = decision.retry_after;
         if !reading.fits {
@@ -147,8 +164,8 @@ impl Slot {
 
     /// Takes one chance as the hand passes. Returns how many there were.
     pub(super) fn take_chance(&mut self) -> u8 {
-        let left = self.chances;
-        self.chances = left.saturating_sub(1);
+        let left = self.chances();
+        self.set_chances(left.saturating_sub(1));
         left
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Acquired {
     /// The decision, if enough permits were held.
     pub(super) decision: Option<Decision>,
     /// The permits still held.
-    pub(super) held: u32,
+    pub(super) held: u64,
     pub(super) refill: Option<Refill>,
     pub(super) refunds: Refunds,
 }
@@ -120,7 +120,7 @@ impl Account {
     }
 
     /// The permits that can be handed out now for this check.
-    pub(super) fn look(&mut self, check: &Check<'_>, now: Micros) -> u32 {
+    pub(super) fn look(&mut self, check: &Check<'_>, now: Micros) -> u64 {
         if !self.is_of(check) {
             return 0;
         }
@@ -216,11 +216,11 @@ impl Account {
         Some(self.check.with_action(batch.give_back()?))
     }
 
-    fn held(&self) -> u32 {
+    fn held(&self) -> u64 {
         self.batches.iter().map(|batch| batch.left).sum()
     }
 
-    fn hand_out(&mut self, permits: u32) {
+    fn hand_out(&mut self, permits: u64) {
         let mut missing = permits;
         for batch in &mut self.batches {
             missing = batch.hand_out(missing);
@@ -230,7 +230,7 @@ impl Account {
 
 /// Permits that were taken in one round trip and are handed out one by one.
 struct PrefetchedPermits {
-    left: u32,
+    left: u64,
     /// The store's decision that took them.
     decision: Decision,
     /// When it was sent, on this process's clock. The store decided no earlier.
@@ -240,7 +240,7 @@ struct PrefetchedPermits {
 }
 
 impl PrefetchedPermits {
-    fn new(permits: u32, decision: Decision, sent: Micros, age: Micros) -> Self {
+    fn new(permits: u64, decision: Decision, sent: Micros, age: Micros) -> Self {
         Self {
             left: permits,
             decision,
@@ -265,14 +265,14 @@ impl PrefetchedPermits {
     }
 
     /// Hands out as many of these permits as there are. Returns how many are missing.
-    fn hand_out(&mut self, permits: u32) -> u32 {
+    fn hand_out(&mut self, permits: u64) -> u64 {
         let handed_out = permits.min(self.left);
         self.left -= handed_out;
         permits - handed_out
     }
 
     /// The decision on a request served from the batch, with this many permits still held.
-    fn decision(&self, algorithm: &Algorithm, held: u32, now: Micros) -> Decision {
+    fn decision(&self, algorithm: &Algorithm, held: u64, now: Micros) -> Decision {
         let elapsed = now.saturating_sub(self.sent);
         Decision {
             reset_after: self.decision.reset_after.saturating_sub(elapsed),

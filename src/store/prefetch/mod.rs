@@ -202,7 +202,7 @@ fn leaves_what_is_held(check: &Check<'_>) -> bool {
 }
 
 /// The same answer, with the permits held here among what remains.
-fn with_held(answer: Answer, held: u32, check: &Check<'_>) -> Answer {
+fn with_held(answer: Answer, held: u64, check: &Check<'_>) -> Answer {
     if held == 0 {
         return answer;
     }

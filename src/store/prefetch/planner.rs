@@ -42,11 +42,11 @@ use crate::store::claim::{Claim, Number};
 use crate::time::Micros;
 
 /// A batch is asked for if it is expected to save at least this many round trips.
-const MIN_SAVED: u32 = 8;
+const MIN_SAVED: u64 = 8;
 
 /// Some permits would come back before they are used. A batch takes at most this many times the
 /// permits that are expected to be used: more would only be kept from others.
-const MAX_OVERSIZE: u32 = 8;
+const MAX_OVERSIZE: u64 = 8;
 
 /// Of latency. Not the horizon: where permits may be held for less time than a round trip takes,
 /// each would be forgotten before the next one.
@@ -58,10 +58,10 @@ pub(super) struct RefillPlanner {
     latency: Latency,
     cap: Cap,
     /// How many permits were used in the store when it was asked for a batch at `used_at`.
-    used: u32,
+    used: u64,
     used_at: Micros,
     /// At this many permits or fewer, the next batch is asked for.
-    low_watermark: u32,
+    low_watermark: u64,
     /// No batch is asked for before this instant.
     not_before: Micros,
     in_flight: Option<InFlight>,
@@ -80,7 +80,7 @@ struct InFlight {
 /// A batch to ask for.
 pub(super) struct Refill {
     number: Number,
-    pub(super) permits: u32,
+    pub(super) permits: u64,
 }
 
 /// What becomes of a batch that has arrived.
@@ -154,7 +154,7 @@ impl RefillPlanner {
 
     /// Records that this many permits were asked for.
     #[inline]
-    pub(super) fn record_demand(&mut self, algorithm: &Algorithm, permits: u32, now: Micros) {
+    pub(super) fn record_demand(&mut self, algorithm: &Algorithm, permits: u64, now: Micros) {
         // No batch has room for more, so it would answer other questions only. And who asks for
         // more is not charged if it is denied, and may ask again and again.
         if permits <= self.prefetch.most_permits(algorithm) {
@@ -168,8 +168,8 @@ impl RefillPlanner {
     pub(super) fn plan(
         &mut self,
         algorithm: &Algorithm,
-        held: u32,
-        cost: u32,
+        held: u64,
+        cost: u64,
         now: Micros,
         until: Micros,
     ) -> Option<Refill> {
@@ -190,7 +190,7 @@ impl RefillPlanner {
     }
 
     /// How many permits to ask for, if a round trip for them pays.
-    fn batch_size(&self, algorithm: &Algorithm, held: u32, cost: u32, now: Micros) -> Option<u32> {
+    fn batch_size(&self, algorithm: &Algorithm, held: u64, cost: u64, now: Micros) -> Option<u64> {
         let horizon = self.prefetch.horizon();
         let expected = self.demand.per_horizon();
         let round_trip = self.latency.expected(now);
@@ -214,7 +214,7 @@ impl RefillPlanner {
         let lasts = used.saturating_add(whole).saturating_sub(on_the_way);
         let while_it_lasts = match back {
             0 => expected,
-            back => part(expected, lasts.into(), back.into()),
+            back => part(expected, lasts, back),
         };
         let held_for = self.prefetch.most_age().saturating_sub(round_trip);
         let while_held = part(expected, held_for.get(), horizon.get());
@@ -276,12 +276,12 @@ impl RefillPlanner {
 #[derive(Clone, Copy, Default)]
 struct Demand {
     since: Micros,
-    current: u32,
-    before: u32,
+    current: u64,
+    before: u64,
 }
 
 impl Demand {
-    fn record(&mut self, permits: u32, now: Micros, horizon: Micros) {
+    fn record(&mut self, permits: u64, now: Micros, horizon: Micros) {
         let gone = now.saturating_sub(self.since).get();
         if gone >= horizon.get() {
             // Otherwise there was a period in which nobody asked.
@@ -295,7 +295,7 @@ impl Demand {
 
     /// The permits to expect in a horizon: at least as many as in the last one, and more as soon as
     /// more were asked for.
-    fn per_horizon(&self) -> u32 {
+    fn per_horizon(&self) -> u64 {
         self.current.max(self.before)
     }
 }
@@ -324,17 +324,17 @@ impl Latency {
 /// Bounds the size of a batch after a larger one was denied.
 #[derive(Clone, Copy)]
 struct Cap {
-    permits: u32,
+    permits: u64,
     at: Micros,
 }
 
 impl Cap {
     const NONE: Self = Self {
-        permits: u32::MAX,
+        permits: u64::MAX,
         at: Micros::ZERO,
     };
 
-    fn lower(&mut self, permits: u32, now: Micros) {
+    fn lower(&mut self, permits: u64, now: Micros) {
         *self = Self { permits, at: now };
     }
 
@@ -344,8 +344,8 @@ impl Cap {
 
     /// The cap now: it doubles after each horizon. Without that, a low one might never pay for a
     /// round trip, so no batch would ever find out that there is room again.
-    fn permits(&self, now: Micros, horizon: Micros) -> u32 {
-        let times = 2_u32.saturating_pow(periods(self.at, now, horizon));
+    fn permits(&self, now: Micros, horizon: Micros) -> u64 {
+        let times = 2_u64.saturating_pow(periods(self.at, now, horizon));
         self.permits.saturating_mul(times)
     }
 }
@@ -357,8 +357,8 @@ fn periods(since: Micros, now: Micros, period: Micros) -> u32 {
 }
 
 /// This part of the permits, at most all of them.
-fn part(permits: u32, numerator: u64, denominator: u64) -> u32 {
-    (u64::from(permits) * numerator.min(denominator) / denominator) as u32
+fn part(permits: u64, numerator: u64, denominator: u64) -> u64 {
+    (u128::from(permits) * u128::from(numerator.min(denominator)) / u128::from(denominator)) as u64
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub(super) struct Source {
     policy: WaitingPolicy,
     pub(super) key: Key,
     /// The policy's own by default.
-    pub(super) cost: Option<u32>,
+    pub(super) cost: Option<u64>,
     /// How far ahead of time permits are taken; without a bound by default.
     pub(super) max_wait: Option<Duration>,
 }

@@ -150,7 +150,7 @@ impl ThrottleLayer {
     /// limit ever has at once does not wait for all of them; the requests after it wait longer
     /// instead.
     #[must_use]
-    pub fn cost(mut self, permits: u32) -> Self {
+    pub fn cost(mut self, permits: u64) -> Self {
         Arc::make_mut(&mut self.source).cost = Some(permits.max(1));
         self
     }

@@ -22,7 +22,7 @@ use support::redis::Server;
 const SUBJECTS: usize = GO_ALONE + 6;
 
 /// A policy's limit, apart from its algorithm: permits a second, and how many at once.
-type Pace = (u32, u32);
+type Pace = (u64, u64);
 
 #[derive(Clone, Debug)]
 struct Taking {
@@ -37,7 +37,7 @@ struct Step {
     time: Time,
     change: Option<(usize, Pace)>,
     /// What is taken under each policy.
-    costs: [Option<u32>; 2],
+    costs: [Option<u64>; 2],
     shadows: [bool; 2],
     /// Whether the first policy has a second rate.
     has_second_rate: bool,
@@ -63,12 +63,12 @@ fn times() -> impl Strategy<Value = Time> {
 
 fn takings() -> impl Strategy<Value = Taking> {
     // A microsecond each, a fraction of one, and longer than a second.
-    let permits = prop_oneof![Just(1_000_000_u32), Just(300_000), Just(4), Just(1)];
-    let pace = (permits, 1_u32..9);
+    let permits = prop_oneof![Just(1_000_000_u64), Just(300_000), Just(4), Just(1)];
+    let pace = (permits, 1_u64..9);
     let step = (
         times(),
         prop::option::weighted(0.1, (0_usize..2, pace.clone())),
-        [(); 2].map(|()| prop::option::weighted(0.7, 1_u32..4)),
+        [(); 2].map(|()| prop::option::weighted(0.7, 1_u64..4)),
         prop_oneof![3 => Just([false; 2]), 1 => any::<[bool; 2]>()],
         prop::bool::weighted(0.2),
         1_usize..4,
@@ -153,7 +153,7 @@ impl<'a> Course<'a> {
     fn asked(&self, step: &Step, subject: usize) -> Vec<Check<'_>> {
         let places = (0..3).filter(|place| *place != 1 || step.has_second_rate);
         let checks = places.filter_map(|place| {
-            let permits = step.costs[place / 2]? + u32::from(subject.is_multiple_of(3));
+            let permits = step.costs[place / 2]? + u64::from(subject.is_multiple_of(3));
             let action = match step.is_charge {
                 true => Action::Charge(permits),
                 false => Action::spend(permits),

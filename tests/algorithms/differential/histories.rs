@@ -12,6 +12,15 @@ use support::history::{Act, History, POLICIES, Step, Time};
 
 const STEPS: usize = 50;
 
+/// The largest limit.
+const MOST: u64 = 999_999_999_999_999;
+
+/// Numbers of every magnitude.
+fn magnitudes() -> impl Strategy<Value = u64> {
+    (0_u64..50, any::<u64>())
+        .prop_map(|(bits, number)| ((1 << bits) + number % (1 << bits)).min(MOST))
+}
+
 fn limits() -> BoxedStrategy<Limit> {
     let period = prop_oneof![
         Just(Duration::from_millis(1)),
@@ -23,11 +32,12 @@ fn limits() -> BoxedStrategy<Limit> {
         Just(366 * DAY),
     ];
     let permits = prop_oneof![
-        6 => 1_u32..=12,
+        6 => 1_u64..=12,
         2 => prop_oneof![Just(300_000), Just(999_983), Just(10_000_000)],
-        1 => Just(u32::MAX),
+        1 => Just(MOST),
+        1 => magnitudes(),
     ];
-    let most = prop::option::of(prop_oneof![4 => 1_u32..=12, 1 => Just(1_000)]);
+    let most = prop::option::of(prop_oneof![4 => 1_u64..=12, 1 => Just(1_000)]);
     let slices = prop_oneof![Just(1), Just(2), Just(3), Just(10), Just(60)];
     (0..11, permits, period, most, slices)
         .prop_map(|(algorithm, permits, period, most, slices)| {
@@ -45,8 +55,9 @@ fn limits() -> BoxedStrategy<Limit> {
                 9 => Limit::concurrency(permits).lease(period),
                 _ => Limit::gcra(permits, period).burst(capacity),
             };
-            // A bucket that takes centuries to fill is no valid limit.
-            Algorithm::try_from(&limit).map_or(Limit::gcra(permits, period), |_| limit)
+            // A bucket that takes centuries to fill is no valid limit, nor is too high a rate.
+            let other = Limit::sliding_counter(permits, period);
+            Algorithm::try_from(&limit).map_or(other, |_| limit)
         })
         .boxed()
 }
@@ -75,10 +86,12 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
     let cost = prop_oneof![
         1 => Just(0),
         8 => Just(1),
-        3 => 2_u32..=12,
-        1 => 1_u32..400_000,
-        1 => any::<u32>(),
-        1 => (0_u32..32).prop_map(|bit| 1 << bit),
+        3 => 2_u64..=12,
+        1 => 1_u64..400_000,
+        1 => Just(MOST),
+        1 => Just(u64::MAX),
+        1 => magnitudes(),
+        1 => (0_u64..50).prop_map(|bit| 1 << bit),
     ];
     let longest = prop_oneof![
         (0_u64..3_000_000).prop_map(Micros::new),

@@ -17,7 +17,7 @@ use tower_throttle::{
 
 use super::{Algorithms, Timed, answer, wanted};
 
-const PERMITS: u32 = 10_000;
+const PERMITS: u64 = 10_000;
 const LONGEST: Duration = HOUR;
 
 #[derive(Clone, Debug)]
@@ -28,11 +28,11 @@ struct Replacing {
     windows: [Duration; 2],
     /// What others take, first under the old rules and then under the new ones: when, in
     /// thousandths of the available time, and how much.
-    others: [Vec<(u64, u32)>; 2],
+    others: [Vec<(u64, u64)>; 2],
     /// What is taken under the old rules, when within the window, how much of it is given back, and
     /// when.
-    taken: (u64, u32),
-    back: (u64, u32),
+    taken: (u64, u64),
+    back: (u64, u64),
     /// When to look at what is left, in thousandths of the longer window.
     looks: Vec<u64>,
 }
@@ -49,7 +49,7 @@ fn replacing() -> impl Strategy<Value = Replacing> {
     };
     let moment = 0_u64..1_000;
     let others = |many: Range<usize>| {
-        let other = (moment.clone(), 1_u32..12);
+        let other = (moment.clone(), 1_u64..12);
         prop::collection::vec(other, many).prop_map(|mut others| {
             others.sort_unstable();
             others
@@ -62,7 +62,7 @@ fn replacing() -> impl Strategy<Value = Replacing> {
         looks.sort_unstable();
         looks
     });
-    let taken = (moment.clone(), 1_u32..12, moment.clone(), 1_u32..12);
+    let taken = (moment.clone(), 1_u64..12, moment.clone(), 1_u64..12);
     let limits = (0..4, slices, [window(), window()], any::<[bool; 2]>());
     let limits = limits.prop_map(|(algorithm, slices, windows, are_aligned)| {
         let limit = |window, is_aligned| match algorithm {
@@ -121,7 +121,7 @@ impl Place {
     /// How much less of the first key is used than of the second.
     async fn given_back(&mut self, limit: &Limit) -> i64 {
         let looked = self.act(limit, Action::look(), &[0, 1]).await;
-        let [first, second] = [0, 1].map(|key: usize| i64::from(looked[key].remaining()));
+        let [first, second] = [0, 1].map(|key: usize| looked[key].remaining() as i64);
         first - second
     }
 
@@ -160,7 +160,7 @@ impl Place {
         self.act(old, Action::Refund { permits, receipt }, &[0])
             .await;
 
-        let permits = i64::from(permits);
+        let permits = permits as i64;
         // A fixed window may have ended, and so may a window that was made shorter. If others do
         // not follow a window, less may still count than was taken.
         let is_fixed = Algorithm::try_from(old).unwrap().name() == "fixed_window";

@@ -69,7 +69,7 @@ async fn a_rate_in_the_first_place_goes_by_what_was_used_there(bench: &Bench) {
 }
 
 /// Takes this many. Returns how many are left.
-async fn take(limiter: &Limiter, name: &str, permits: u32) -> u32 {
+async fn take(limiter: &Limiter, name: &str, permits: u64) -> u64 {
     let decision = limiter.check_cost(name, "alice", permits).await.unwrap();
     assert!(decision.is_allowed(), "{name}: {decision:?}");
     decision.remaining()

@@ -48,7 +48,7 @@ async fn headers_tell_of_the_rate_that_leaves_the_fewest(bench: &Bench) {
         let response = reqwest::get(&url).await.unwrap();
         (response.status().as_u16(), response.headers().clone())
     };
-    let second = |left: u32| {
+    let second = |left: u64| {
         [
             r#""api";q=3;w=10"#.to_owned(),
             format!(r#""api";r={left};t=10"#),

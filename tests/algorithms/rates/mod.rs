@@ -12,7 +12,7 @@ mod waiting;
 mod wrappers;
 
 /// Limits of each algorithm that can have several rates, with these rates.
-fn with_rates(first: (u32, Duration), others: &[(u32, Duration)]) -> [(&'static str, Limit); 6] {
+fn with_rates(first: (u64, Duration), others: &[(u64, Duration)]) -> [(&'static str, Limit); 6] {
     let (permits, period) = first;
     let one = [
         ("gcra", Limit::gcra(permits, period)),
@@ -25,7 +25,7 @@ fn with_rates(first: (u32, Duration), others: &[(u32, Duration)]) -> [(&'static 
         ("sliding_window", Limit::sliding_window(permits, period)),
         ("sliding_log", Limit::sliding_log(permits, period)),
     ];
-    let with = |limit: Limit, rate: &(u32, Duration)| limit.and(rate.0, rate.1);
+    let with = |limit: Limit, rate: &(u64, Duration)| limit.and(rate.0, rate.1);
     one.map(|(name, limit)| (name, others.iter().fold(limit, with)))
 }
 
@@ -34,7 +34,7 @@ async fn check(limiter: &Limiter, policy: &str) -> Decision {
 }
 
 /// Asks until it is denied. Returns how many permits were allowed.
-async fn drain(limiter: &Limiter, policy: &str) -> u32 {
+async fn drain(limiter: &Limiter, policy: &str) -> u64 {
     let mut had = 0;
     while check(limiter, policy).await.is_allowed() {
         had += 1;

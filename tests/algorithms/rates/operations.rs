@@ -84,7 +84,7 @@ async fn in_shadow_all_is_counted_as_it_would_be_otherwise(bench: &Bench) {
             Policy::new("shadow", limit).mode(Mode::Shadow),
         ]);
         let mut denied = 0;
-        for step in 0..60_u32 {
+        for step in 0..60_u64 {
             let cost = 1 + step % 2;
             let ask = |policy| limiter.check_cost(policy, name, cost);
             let enforced = ask("enforced").await.unwrap();
@@ -99,8 +99,8 @@ async fn in_shadow_all_is_counted_as_it_would_be_otherwise(bench: &Bench) {
                 enforced.remaining(),
                 "{name}, step {step}"
             );
-            denied += u32::from(expected == Outcome::ShadowDenied);
-            bench.advance(Duration::from_millis(u64::from(step % 7) * 300));
+            denied += u64::from(expected == Outcome::ShadowDenied);
+            bench.advance(Duration::from_millis((step % 7) * 300));
         }
         assert!(denied > 10, "{name}");
     }

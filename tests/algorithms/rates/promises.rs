@@ -36,7 +36,7 @@ impl Alone {
     }
 
     /// Whether this many permits are granted, and if not, how long until they would be.
-    fn take(&mut self, cost: u32, now: Micros) -> Result<(), Micros> {
+    fn take(&mut self, cost: u64, now: Micros) -> Result<(), Micros> {
         let action = Action::take(cost);
         let readings: Vec<_> = self.read(cost, now);
         let waits = readings.iter().filter(|reading| !reading.fits);
@@ -49,26 +49,26 @@ impl Alone {
         Ok(())
     }
 
-    fn read(&self, cost: u32, now: Micros) -> Vec<Reading> {
+    fn read(&self, cost: u64, now: Micros) -> Vec<Reading> {
         let each = self.0.iter();
         each.map(|(algorithm, state)| algorithm.read(state, now, &Action::take(cost)))
             .collect()
     }
 
     /// Whether this many could be taken now.
-    fn fits(&self, cost: u32, now: Micros) -> bool {
+    fn fits(&self, cost: u64, now: Micros) -> bool {
         self.read(cost, now).iter().all(|reading| reading.fits)
     }
 }
 
 /// How long the clock stands before a request, and what that costs.
-fn histories() -> impl Strategy<Value = Vec<(Duration, u32)>> {
+fn histories() -> impl Strategy<Value = Vec<(Duration, u64)>> {
     let pause = prop_oneof![
         4 => Just(Duration::ZERO),
         4 => (0_u64..400_000).prop_map(Duration::from_micros),
         1 => (0_u64..40_000_000).prop_map(Duration::from_micros),
     ];
-    prop::collection::vec((pause, 1_u32..4), 60)
+    prop::collection::vec((pause, 1_u64..4), 60)
 }
 
 async fn random_histories_are_those_of_the_rates_by_themselves(bench: &Bench) {

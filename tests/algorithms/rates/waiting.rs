@@ -28,7 +28,7 @@ fn limiter(limit: Limit) -> Limiter {
     Limiter::new(virtual_time::store(), [policy.max_wait(HOUR)]).unwrap()
 }
 
-fn request(cost: u32) -> Request<()> {
+fn request(cost: u64) -> Request<()> {
     let request = Request::builder().header("x-cost", cost);
     request.body(()).unwrap()
 }
@@ -58,7 +58,7 @@ async fn when_they_go_on_no_rate_is_passed() {
     let start = Instant::now();
     let gone_on = Arc::new(Mutex::new(Vec::new()));
     let inner = service_fn(|request: Request<()>| {
-        let cost: u32 = request.headers()["x-cost"]
+        let cost: u64 = request.headers()["x-cost"]
             .to_str()
             .unwrap()
             .parse()
@@ -72,7 +72,7 @@ async fn when_they_go_on_no_rate_is_passed() {
     // Bursts and pauses, so that each of the rates holds requests up at times.
     let arrivals = (0..150_u64).scan(Duration::ZERO, |at, number| {
         *at += ms(number * 7_919 % 1_300) * u32::from(number % 5 == 0) * 4;
-        Some((*at, 1 + (number % 3) as u32))
+        Some((*at, 1 + (number % 3)))
     });
     join_all(arrivals.map(|(at, cost)| {
         let service = service.clone();

@@ -20,7 +20,7 @@ use support::web::{GENEROUS, eventually};
 pub(crate) const MOST_IN_FLIGHT: usize = 1_024;
 
 /// More than anybody here uses.
-const PLENTY: u32 = 1_000_000;
+const PLENTY: u64 = 1_000_000;
 
 /// The time from one allowed request to the next: so long that none passes in a test, and short
 /// enough that as many can wait as come at once.

@@ -243,7 +243,7 @@ async fn no_permits_are_promised_for_a_bans_end_its_limit_outlasts(bench: &Bench
             .cost_by(stated)
             .penalty(Penalty::after(1, MINUTE, 10 * SECOND));
         let url = Service::open().behind(bench.limiter([policy])).await;
-        let ask = async |cost: u32, expected: u16| {
+        let ask = async |cost: u64, expected: u16| {
             let response = reqwest::get(format!("{url}/200/{cost}")).await.unwrap();
             assert_eq!(response.status(), expected, "{name}, a cost of {cost}");
             response.headers()["ratelimit"].to_str().unwrap().to_owned()

@@ -12,7 +12,7 @@ use tower_throttle::{
 
 use super::{App, one_a_minute};
 
-fn everybody(permits: u32) -> Policy {
+fn everybody(permits: u64) -> Policy {
     Policy::new("everybody", Limit::fixed_window(permits, MINUTE))
 }
 
@@ -224,7 +224,7 @@ async fn there_is_no_moment_without_limits() {
         }));
         let response = service.oneshot(http::Request::new(())).now_or_never();
         let status = response.expect("memory answers at once").unwrap().status();
-        passed += u32::from(status == StatusCode::OK);
+        passed += u64::from(status == StatusCode::OK);
         asked += 1;
     }
     is_over.store(true, Ordering::Relaxed);

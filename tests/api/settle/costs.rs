@@ -31,7 +31,7 @@ async fn failures_are_counted_and_successes_given_back(bench: &Bench) {
         let policy = Policy::new(name, limit).by(alice).count_if(is_unauthorized);
         let limiter = bench.limiter([policy]);
         let url = Service::open().behind(limiter.clone()).await;
-        let remains = async |permits: u32| {
+        let remains = async |permits: u64| {
             eventually(&limiter, name, "alice", |looked| {
                 looked.remaining() == permits
             })
@@ -54,7 +54,7 @@ async fn failures_are_counted_and_successes_given_back(bench: &Bench) {
 async fn no_more_failures_than_the_limit_reach_the_service_at_once(bench: &Bench) {
     const LIMIT: usize = 4;
     const CLIENTS: usize = 20;
-    for (name, limit) in in_time(LIMIT as u32, MINUTE) {
+    for (name, limit) in in_time(LIMIT as u64, MINUTE) {
         let policy = Policy::new(name, limit).by(alice).count_if(is_unauthorized);
         let limiter = bench.limiter([policy]);
         let service = Service::closed();
@@ -70,7 +70,7 @@ async fn no_more_failures_than_the_limit_reach_the_service_at_once(bench: &Bench
             for _ in 0..LIMIT {
                 assert_eq!(clients.next().await, Some(answered), "{name}");
             }
-            let left = if answered == 200 { LIMIT as u32 } else { 0 };
+            let left = if answered == 200 { LIMIT as u64 } else { 0 };
             let _ = eventually(&limiter, name, "alice", |looked| looked.remaining() == left).await;
         }
         assert_eq!(service.calls(), 2 * LIMIT);
@@ -143,7 +143,7 @@ async fn an_estimate_that_was_right_is_settled_without_a_trip(bench: &Bench) {
 }
 
 async fn what_many_have_cost_at_the_same_time_adds_up(bench: &Bench) {
-    const CLIENTS: u32 = 20;
+    const CLIENTS: u64 = 20;
     for (name, limit) in in_time(5 * CLIENTS, MINUTE) {
         let limiter = bench.limiter([rows(limit)]);
         let service = Service::closed();
@@ -158,7 +158,7 @@ async fn what_many_have_cost_at_the_same_time_adds_up(bench: &Bench) {
         assert_eq!(reserved.remaining(), 0, "{name}");
         service.let_out(CLIENTS as usize);
         assert_eq!(responses.await.unwrap(), [200; CLIENTS as usize], "{name}");
-        let left = 5 * CLIENTS - costs.sum::<u32>();
+        let left = 5 * CLIENTS - costs.sum::<u64>();
         let _ = eventually(&limiter, "rows", "alice", |looked| {
             looked.remaining() == left
         })

@@ -24,7 +24,7 @@ const LIMIT: usize = 397;
 
 /// No permit comes back by itself while a test runs, however slow the machine is.
 fn limits() -> [(&'static str, Limit); 8] {
-    in_time(LIMIT as u32, 366 * DAY)
+    in_time(LIMIT as u64, 366 * DAY)
 }
 
 /// A service that lets nobody out until it is told to, behind a limiter over a server.

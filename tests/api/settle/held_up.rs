@@ -12,7 +12,7 @@ use tower_throttle::{Key, Limit, Limiter, Policy, RateLimitLayer, SECOND, per_se
 use super::stated;
 use support::virtual_time::{self, ms};
 
-type Limited = BoxCloneService<Request<u32>, Response<()>, Infallible>;
+type Limited = BoxCloneService<Request<u64>, Response<()>, Infallible>;
 
 /// How long the service takes. Then it reports the cost that the request's body states.
 const WORK: Duration = Duration::from_millis(10);
@@ -22,7 +22,7 @@ fn service(limit: Limit) -> (Limited, Limiter) {
     let policy = Policy::new("api", limit).max_wait(SECOND);
     let policy = policy.cost(2).settle(stated);
     let limiter = Limiter::new(virtual_time::store(), [policy]).unwrap();
-    let inner = service_fn(async |request: Request<u32>| {
+    let inner = service_fn(async |request: Request<u64>| {
         sleep(WORK).await;
         let response = Response::builder().header("x-cost", request.body().to_string());
         Ok::<_, Infallible>(response.body(()).expect("a response"))
@@ -45,7 +45,7 @@ fn limits() -> [Limit; 4] {
 }
 
 /// When a request that comes after this time goes on.
-async fn goes_on(service: &Limited, comes: Duration, cost: u32) -> Duration {
+async fn goes_on(service: &Limited, comes: Duration, cost: u64) -> Duration {
     let start = Instant::now();
     sleep(comes).await;
     let response = service.clone().oneshot(Request::new(cost)).await.unwrap();

@@ -43,7 +43,7 @@ async fn what_came_back_by_itself_is_not_given_back_once_more(bench: &Bench) {
 
 /// A request that will cost nothing is inside while time passes; then another one comes that will
 /// cost two. `left` remains in the end.
-async fn slow_then_another(bench: &Bench, limit: Limit, meanwhile: impl Fn(&Bench), left: u32) {
+async fn slow_then_another(bench: &Bench, limit: Limit, meanwhile: impl Fn(&Bench), left: u64) {
     let limiter = bench.limiter([rows(limit)]);
     let service = Service::closed();
     let url = service.behind(limiter.clone()).await;

@@ -19,7 +19,7 @@ fn is_unauthorized(response: &ResponseHead<'_>) -> bool {
 }
 
 /// The cost that the service reports.
-fn stated(response: &ResponseHead<'_>) -> u32 {
+fn stated(response: &ResponseHead<'_>) -> u64 {
     let cost = response.headers["x-cost"].to_str().expect("a text");
     cost.parse().expect("a number")
 }

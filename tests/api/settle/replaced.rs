@@ -16,7 +16,7 @@ on_every_store! {
     a_longer_windows_use_outlasts_an_earlier_requests_charge
 }
 
-type OfWindow = fn(u32, Duration) -> Limit;
+type OfWindow = fn(u64, Duration) -> Limit;
 
 async fn a_longer_windows_use_outlasts_a_refund_by_a_shorter_one(bench: &Bench) {
     let each: [OfWindow; 3] = [
@@ -65,7 +65,7 @@ async fn a_longer_windows_use_outlasts_an_earlier_requests_charge(bench: &Bench)
 
 /// With a limit of five: how many failures an hour lets through, if the window is changed from a
 /// minute to an hour while a success is in flight, which ends or is abandoned.
-async fn failures_let_through(bench: &Bench, limit: OfWindow, ends: bool) -> u32 {
+async fn failures_let_through(bench: &Bench, limit: OfWindow, ends: bool) -> u64 {
     bench.align(HOUR);
     let login = |window| {
         let login = Policy::new("login", limit(5, window)).by(alice);
@@ -98,11 +98,11 @@ async fn failures_let_through(bench: &Bench, limit: OfWindow, ends: bool) -> u32
 }
 
 /// How many of this many attempts are let through, each of which fails.
-async fn fail(limiter: &Limiter, attempts: u32) -> u32 {
+async fn fail(limiter: &Limiter, attempts: u64) -> u64 {
     let mut failures = 0;
     for _ in 0..attempts {
         let decision = limiter.check("login", "alice").await.unwrap();
-        failures += u32::from(decision.is_allowed());
+        failures += u64::from(decision.is_allowed());
     }
     failures
 }

@@ -26,7 +26,7 @@ const CALLERS: u64 = 40;
 const SECONDS: usize = 10;
 
 fn twenty_a_second() -> Policy {
-    Policy::new("partner", Limit::token_bucket(1, per_second(RATE as u32)))
+    Policy::new("partner", Limit::token_bucket(1, per_second(RATE as u64)))
 }
 
 /// How many requests are sent in each second by callers who come one after the other, each give up
@@ -71,9 +71,9 @@ async fn seconds_pass() {
 #[tokio::test(start_paused = true)]
 async fn with_a_longest_wait_callers_who_give_up_leave_about_the_rate() {
     for limit in [
-        Limit::token_bucket(1, per_second(RATE as u32)),
-        Limit::gcra(RATE as u32, SECOND).burst(1),
-        Limit::leaky_bucket(1, per_second(RATE as u32)),
+        Limit::token_bucket(1, per_second(RATE as u64)),
+        Limit::gcra(RATE as u64, SECOND).burst(1),
+        Limit::leaky_bucket(1, per_second(RATE as u64)),
     ] {
         let layer = layer(&Watched::new().limiter(limit)).max_wait(ms(50));
         assert_about_the_rate(&sent_in_seconds(&[layer], seconds_pass).await);

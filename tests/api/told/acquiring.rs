@@ -27,7 +27,7 @@ async fn what_is_told_of_waits_is_true() {
 }
 
 fn timeout(step: &Step) -> Duration {
-    Duration::from_millis(700) * step.costs[1] * u32::from(step.other)
+    Duration::from_millis(700) * step.costs[1] as u32 * u32::from(step.other)
 }
 
 async fn is_told_truly(bench: &Bench, history: &History) {

@@ -26,7 +26,7 @@ pub(crate) struct Step {
     /// On which policy.
     pub(crate) on: usize,
     /// What it costs under each policy.
-    pub(crate) costs: [u32; MOST],
+    pub(crate) costs: [u64; MOST],
     /// Its key under some of the policies; there are two.
     pub(crate) other: u8,
     /// Whether it has a higher limit under some of the policies.
@@ -36,8 +36,8 @@ pub(crate) struct Step {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
     None,
-    Charge(u32),
-    Credit(u32),
+    Charge(u64),
+    Credit(u64),
     Reset,
 }
 
@@ -50,11 +50,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     ];
     let operation = prop_oneof![
         12 => Just(Operation::None),
-        1 => (1_u32..6).prop_map(Operation::Charge),
-        1 => (1_u32..4).prop_map(Operation::Credit),
+        1 => (1_u64..6).prop_map(Operation::Charge),
+        1 => (1_u64..4).prop_map(Operation::Credit),
         1 => Just(Operation::Reset),
     ];
-    let cost = || prop_oneof![6 => Just(1_u32), 2 => Just(2_u32), 1 => 0_u32..8];
+    let cost = || prop_oneof![6 => Just(1_u64), 2 => Just(2_u64), 1 => 0_u64..8];
     let costs = [cost(), cost(), cost()];
     let is_premium = prop::bool::weighted(0.3);
     let step = (pause, operation, 0..MOST, costs, 0_u8..2, is_premium);

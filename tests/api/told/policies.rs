@@ -14,12 +14,12 @@ pub(crate) const NAMES: [&str; MOST] = ["a", "b", "c"];
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     kind: Kind,
-    permits: u32,
+    permits: u64,
     window_us: u64,
     /// Of a bucket, its capacity.
-    burst: u32,
+    burst: u64,
     /// How many more permits a further rate has, in how many times the window.
-    further: Option<(u32, u32)>,
+    further: Option<(u64, u64)>,
     /// The denials, within how long, and the ban.
     penalty: Option<(u32, u64, u64)>,
     max_wait_us: Option<u64>,
@@ -61,7 +61,7 @@ const KINDS: [Kind; 9] = [
 struct Stated(String);
 
 impl CostExtractor for Stated {
-    fn cost(&self, request: &RequestHead<'_>) -> Result<u32, CostError> {
+    fn cost(&self, request: &RequestHead<'_>) -> Result<u64, CostError> {
         Ok(request.headers[&self.0].to_str().unwrap().parse().unwrap())
     }
 }
@@ -118,7 +118,7 @@ impl Drawn {
             SlidingCounter => Limit::sliding_counter(permits, window),
         };
         match self.further {
-            Some((more, times)) => limit.and(permits + more, window * times),
+            Some((more, times)) => limit.and(permits + more, window * times as u32),
             None => limit,
         }
     }
@@ -173,8 +173,8 @@ fn drawn_policy(may_wait: bool) -> impl Strategy<Value = Drawn> {
         Just(333_333_u64),
         1_000_u64..20_000_000,
     ];
-    let numbers = (1_u32..7, windows, 1_u32..9, 1_u32..12);
-    let further = prop::option::weighted(0.4, (1_u32..5, 2_u32..9));
+    let numbers = (1_u64..7, windows, 1_u64..9, 1_u32..12);
+    let further = prop::option::weighted(0.4, (1_u64..5, 2_u64..9));
     let times = (1_u32..4, 100_000_u64..30_000_000, 1_000_u64..30_000_000);
     let penalty = prop::option::weighted(0.3, times);
     let max_wait = prop::option::weighted(0.4, 1_000_u64..5_000_000)

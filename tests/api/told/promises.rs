@@ -169,11 +169,8 @@ fn whole_by_headers(stage: &Stage<'_>, asked: &Asked<'_>) -> Option<Trial> {
     let fewest = tightest.iter().map(left).min()?;
     tightest.retain(|policy| {
         let decision = asked.decision(*policy);
-        let shown = (limit, remaining)
-            == (
-                decision.limit().into(),
-                decision.remaining().min(decision.limit()).into(),
-            );
+        let shown =
+            (limit, remaining) == (decision.limit(), decision.remaining().min(decision.limit()));
         decision.remaining() == fewest && shown
     });
     assert!(

@@ -188,10 +188,10 @@ impl<'a> Asked<'a> {
             let context = || format!("{quota:?} of {announced:?} by {decision:?}");
             assert_eq!((&*quota.0, &*announced.0), (NAMES[*policy], NAMES[*policy]));
             let (q, w) = (announced.1["q"], announced.1["w"]);
-            assert_eq!(q, u64::from(decision.limit()), "{}", context());
+            assert_eq!(q, decision.limit(), "{}", context());
             assert_eq!(w, secs(decision.window()), "{}", context());
             let (r, t) = (quota.1["r"], quota.1["t"]);
-            assert_eq!(r, u64::from(decision.remaining()), "{}", context());
+            assert_eq!(r, decision.remaining(), "{}", context());
             assert!(t >= 1, "{}", context());
             if let Some(wait) = decision.retry_after() {
                 assert!(t <= secs(wait).max(1), "{}", context());

@@ -216,7 +216,7 @@ impl<'a> Stage<'a> {
         client: usize,
         policy: usize,
         step: &Step,
-        cost: u32,
+        cost: u64,
     ) -> Decision {
         let key = self.key(client, policy, step);
         let checked = self.limiter.check_cost(NAMES[policy], key, cost);

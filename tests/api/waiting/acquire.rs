@@ -40,7 +40,7 @@ fn limiter(limit: Limit) -> Limiter {
 }
 
 /// How long it takes to acquire this many.
-async fn waited(limiter: &Limiter, cost: u32) -> Duration {
+async fn waited(limiter: &Limiter, cost: u64) -> Duration {
     let (acquired, waited) = timed(limiter.acquire("api", "us", cost)).await;
     assert!(acquired.is_ok());
     let told = decision(&acquired).delay();
@@ -96,7 +96,7 @@ async fn one_passes_a_used_up_limit_and_those_behind_it_wait() {
             let behind = at_once(1).await;
             assert!(behind.is_err());
             let wait = decision(&behind).delay();
-            assert_eq!(wait, cost * half_an_hour, "{limit:?}");
+            assert_eq!(wait, cost as u32 * half_an_hour, "{limit:?}");
         }
     }
 }

@@ -20,7 +20,7 @@ const SECONDS: usize = 10;
 /// How many requests are answered in each second, if no request is held up for longer than this and
 /// each client gives up after half a second.
 async fn answered_in_seconds(longest: Duration) -> [usize; SECONDS] {
-    let limit = Limit::gcra(RATE as u32, SECOND).burst(1);
+    let limit = Limit::gcra(RATE as u64, SECOND).burst(1);
     let policy = Policy::new("api", limit).max_wait(longest);
     let limiter = Limiter::new(virtual_time::store(), [policy]).unwrap();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
@@ -73,7 +73,7 @@ async fn answered_beside_one_who_gives_up(
     layers: impl FnOnce(Policy, Policy) -> Vec<Vec<Policy>>,
 ) -> u16 {
     let client = Policy::new("client", Limit::gcra(5, HOUR)).by(Header::new("x-user"));
-    let queue = Policy::new("queue", Limit::gcra(RATE as u32, SECOND).burst(1)).max_wait(SECOND);
+    let queue = Policy::new("queue", Limit::gcra(RATE as u64, SECOND).burst(1)).max_wait(SECOND);
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
     let mut service = BoxCloneService::new(inner);
     for policies in layers(client, queue) {

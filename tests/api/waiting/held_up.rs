@@ -44,7 +44,7 @@ async fn send(service: &mut Limited) -> Response<()> {
 }
 
 /// How many permits a policy has left.
-async fn left(limiter: &Limiter, policy: &str) -> u32 {
+async fn left(limiter: &Limiter, policy: &str) -> u64 {
     let peeked = limiter.peek(policy, Key::everybody()).await;
     peeked.unwrap().remaining()
 }
@@ -288,7 +288,7 @@ async fn a_request_that_another_policy_denies_is_not_delayed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_never_fits_is_denied_however_long_one_may_wait() {
-    let cost = |request: &RequestHead<'_>| request.headers.len() as u32 + 1;
+    let cost = |request: &RequestHead<'_>| request.headers.len() as u64 + 1;
     let api = Policy::new("api", Limit::gcra(1, SECOND));
     let (service, _) = service([api.max_wait(MINUTE).cost_by(cost)]);
     let request = Request::builder().header("x-cost", "2").body(()).unwrap();

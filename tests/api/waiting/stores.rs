@@ -25,19 +25,19 @@ on_every_store! {
 const FOR_EVER: Micros = Micros::new(u64::MAX);
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-fn borrow(cost: u32, longest: impl Into<Micros>) -> Action {
+fn borrow(cost: u64, longest: impl Into<Micros>) -> Action {
     patient(cost, Patience::UntilPaid(longest.into()))
 }
 
-fn wait(cost: u32, longest: impl Into<Micros>) -> Action {
+fn wait(cost: u64, longest: impl Into<Micros>) -> Action {
     patient(cost, Patience::UntilItFits(longest.into()))
 }
 
-fn patient(cost: u32, patience: Patience) -> Action {
+fn patient(cost: u64, patience: Patience) -> Action {
     Action::Take(Take::new(cost).with_patience(patience))
 }
 
-fn cancel(permits: u32, taken: &Decision) -> Action {
+fn cancel(permits: u64, taken: &Decision) -> Action {
     Action::Cancel {
         permits,
         receipt: taken.receipt(),
@@ -183,11 +183,11 @@ async fn what_has_been_paid_meanwhile_is_not_given_back_once_more(bench: &Bench)
 async fn a_queue_lets_one_out_at_a_time_and_says_when(bench: &Bench) {
     let queue = Limit::leaky_bucket(4, per_second(10));
     let step = SECOND / 10;
-    for ahead in 0..4 {
+    for ahead in 0..4_u32 {
         let admitted = bench.ask(queue, 1).await;
         assert!(admitted.is_allowed());
         assert_eq!(admitted.delay(), ahead * step);
-        assert_eq!(admitted.remaining(), 3 - ahead);
+        assert_eq!(admitted.remaining(), 3 - u64::from(ahead));
     }
     // Also after a while, and for a caller that would wait longer than the queue is.
     bench.advance(step / 2);

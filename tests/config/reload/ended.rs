@@ -59,7 +59,7 @@ async fn a_file_is_watched_until_the_last_user_of_its_limiter_is_gone() {
 /// The thread that watches the file has no runtime on which anything could be given back.
 #[tokio::test]
 async fn what_it_holds_in_advance_is_given_back() {
-    const ALL: u32 = 100_000;
+    const ALL: u64 = 100_000;
     let server = Server::start();
     let file = Limits::new(&format!(
         "store = \"{}\"\ntimeout = \"60s\"\n[[policy]]\nname = \"hot\"\nkey = \"everybody\"\n\
@@ -78,7 +78,7 @@ async fn what_it_holds_in_advance_is_given_back() {
         for _ in 0..100 {
             let check = limits.config.limiter();
             let decision = check.check("hot", Key::everybody()).await.unwrap();
-            left -= u32::from(decision.is_allowed());
+            left -= u64::from(decision.is_allowed());
         }
         remaining().await < left
     })

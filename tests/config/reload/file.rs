@@ -89,7 +89,7 @@ impl Watched {
     }
 
     /// How many permits a policy has left for somebody.
-    pub(crate) async fn remaining(&self, policy: &str) -> u32 {
+    pub(crate) async fn remaining(&self, policy: &str) -> u64 {
         let limiter = self.config.limiter();
         limiter.peek(policy, "somebody").await.unwrap().remaining()
     }

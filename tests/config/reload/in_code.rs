@@ -6,7 +6,7 @@ use tower_throttle::{ConfigFile, DAY, Key, Limit, Mode, OpenError, Policy, Reque
 use super::file::{Limits, limit, serve, watch, with};
 
 /// By the first part of the host, which no file can name.
-fn tenant(permits: u32) -> Policy {
+fn tenant(permits: u64) -> Policy {
     let tenant = |request: &RequestHead<'_>| {
         let host = request.host()?;
         Some(Key::from(host.split('.').next()?))
@@ -80,7 +80,7 @@ fn a_wrong_policy_in_code_is_refused_when_it_is_added() {
     let file = || ConfigFile::new("limits.toml");
     assert_eq!(
         refusal(file(), tenant(0)),
-        "policy \"tenant\": limit: got 0, expected 1 to 4294967295, or `Limit::nothing()`"
+        "policy \"tenant\": limit: got 0, expected 1 to 999999999999999, or `Limit::nothing()`"
     );
     assert_eq!(
         refusal(file().policy(tenant(3)).unwrap(), tenant(5)),

@@ -44,7 +44,7 @@ async fn a_link_that_leads_elsewhere_is_reloaded() {
     let file = Limits::new("");
     let directory = file.directory();
     fs::remove_file(file.path()).unwrap();
-    let version = |number: u32| {
+    let version = |number: u64| {
         let version = directory.join(format!("..version_{number}"));
         fs::create_dir(&version).unwrap();
         let text = limit(&format!("{number}/day"));
@@ -93,7 +93,7 @@ async fn a_changed_link_is_noticed_before_the_regular_look() {
         fs::remove_file(file.path()).unwrap();
         fs::create_dir(directory.join("middle")).unwrap();
         symlink("middle/link", file.path()).unwrap();
-        let lead_to = |number: u32| {
+        let lead_to = |number: u64| {
             let release = directory.join(format!("releases/{number}"));
             fs::create_dir_all(&release).unwrap();
             let text = limit(&format!("{number}/day"));

@@ -287,7 +287,7 @@ fn files_of_the_wrong_structure_are_refused_by_schema_and_reader() {
         "limit = [\"1/s\", \"2/min\", \"3/h\", \"4/day\", \"5/7day\"]",
         "burst = []",
         "burst = 0",
-        "burst = 5_000_000_000",
+        "burst = 5_000_000_000_000_000",
         "burst = \"20\"",
         "delay = \"no\"",
         "slices = 1001",

@@ -267,14 +267,14 @@ struct Time(#[schemars(regex(pattern = r"^[0-9]+(ms|s|min|h|day)$"))] String);
 enum Limit {
     Rate(Rate),
     Rates(#[schemars(length(min = 1, max = 4))] Vec<Rate>),
-    Number(#[schemars(range(max = 4_294_967_295_u32))] u32),
+    Number(#[schemars(range(max = 999_999_999_999_999_u64))] u64),
 }
 
 #[derive(Deserialize, JsonSchema)]
 struct Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String);
 
 #[derive(Deserialize, JsonSchema)]
-struct Permits(#[schemars(range(min = 1, max = 4_294_967_295_u32))] u32);
+struct Permits(#[schemars(range(min = 1, max = 999_999_999_999_999_u64))] u64);
 
 #[derive(Deserialize, JsonSchema)]
 struct Status(#[schemars(range(min = 100, max = 599))] u16);

@@ -15,9 +15,9 @@ use support::cluster::Cluster;
 use support::drawn::drawn;
 
 /// Limits that admit this many at one instant; most are judged as plain takes.
-fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
+fn limits() -> impl Strategy<Value = Vec<(u64, Limit)>> {
     let kind = prop_oneof![3 => Just(0), 1 => 1..9];
-    let limits = prop::collection::vec((kind, 10_u32..150), STATES);
+    let limits = prop::collection::vec((kind, 10_u64..150), STATES);
     limits.prop_map(|mut limits| {
         // The rates of one limit.
         limits[RATES[1]].0 = limits[RATES[0]].0;
@@ -46,7 +46,7 @@ fn limits() -> impl Strategy<Value = Vec<(u32, Limit)>> {
 type Asked = (Question, bool);
 
 fn asked() -> impl Strategy<Value = Vec<Asked>> {
-    let alone = (0..STATES, prop::bool::weighted(0.2), 1_u32..4);
+    let alone = (0..STATES, prop::bool::weighted(0.2), 1_u64..4);
     let alone = alone.prop_map(|(state, is_shadow, cost)| question(vec![(state, is_shadow)], cost));
     let alone = prop::collection::vec(alone, 40);
     (
@@ -81,7 +81,7 @@ async fn ask(stage: &Stage, states: &States, (question, is_final): &Asked) -> Ve
 
 /// How many permits were taken of each state, according to the answers. For a limit all rates are
 /// taken, or none.
-fn taken(answered: &[(Question, Vec<Decision>)]) -> [u32; STATES] {
+fn taken(answered: &[(Question, Vec<Decision>)]) -> [u64; STATES] {
     let mut taken = [0; STATES];
     for (question, answer) in answered {
         let each = || question.states.iter().zip(answer);

@@ -16,18 +16,18 @@ use support::redis::Server;
 pub(super) struct Bucket {
     pub(super) limit: Limit,
     interval: Duration,
-    pub(super) capacity: u32,
+    pub(super) capacity: u64,
 }
 
 impl Bucket {
-    fn price(&self, cost: u32) -> Duration {
-        self.interval * cost
+    fn price(&self, cost: u64) -> Duration {
+        self.interval * cost as u32
     }
 
     /// How many permits fit with this debt.
-    fn room(&self, debt: Duration) -> u32 {
+    fn room(&self, debt: Duration) -> u64 {
         let room = self.price(self.capacity).saturating_sub(debt);
-        (room.as_micros() / self.interval.as_micros()) as u32
+        (room.as_micros() / self.interval.as_micros()) as u64
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) fn buckets() -> impl Strategy<Value = Bucket> {
         Just(SECOND),
         Just(DAY),
     ];
-    (0..3, interval, 1_u32..60).prop_map(|(algorithm, interval, capacity)| {
+    (0..3, interval, 1_u64..60).prop_map(|(algorithm, interval, capacity)| {
         let rate = Rate::new(1, interval.max(Duration::from_millis(1)));
         let (rate, interval) = match interval.as_micros() {
             1 => (Rate::new(1_000, Duration::from_millis(1)), interval),
@@ -67,7 +67,7 @@ pub(super) fn buckets() -> impl Strategy<Value = Bucket> {
 pub(super) fn follow(
     bucket: &Bucket,
     before: Duration,
-    takes: &[(u32, Decision)],
+    takes: &[(u64, Decision)],
 ) -> Result<Duration, String> {
     // Each allowed one tells the debt after it.
     let (mut let_in, denied): (Vec<_>, Vec<_>) = takes
@@ -104,8 +104,8 @@ async fn at_one_instant_the_answers_are_those_of_some_order() {
     let stage = Stage::start().await;
     let (mut asked, mut denied) = (0, 0);
     let scripts = stage.scripts();
-    let costs = prop::collection::vec(1_u32..12, 1..80);
-    let histories = drawn((buckets(), costs, 0_u32..12)).take(150);
+    let costs = prop::collection::vec(1_u64..12, 1..80);
+    let histories = drawn((buckets(), costs, 0_u64..12)).take(150);
     for (case, (bucket, mut costs, used)) in histories.enumerate() {
         if case % 3 == 0 {
             // Whole runs of the same cost.
@@ -159,7 +159,7 @@ async fn while_time_goes_on_no_permit_is_lost_or_handed_out_twice() {
                         .clock
                         .advance(Duration::from_micros(20_000 + wave * 100));
                 }
-                let cost = 1 + ((wave * 7 + number * number) % 9) as u32;
+                let cost = 1 + ((wave * 7 + number * number) % 9);
                 (cost, stage.take("api", limit, cost).await.unwrap())
             }
         });
@@ -169,7 +169,7 @@ async fn while_time_goes_on_no_permit_is_lost_or_handed_out_twice() {
         let before = paid;
         for (cost, decision) in &answers {
             if decision.is_allowed() {
-                paid += u64::from(*cost) * 1_000_000;
+                paid += (*cost) * 1_000_000;
             }
         }
         assert_eq!(stage.paid_us(limit, "api"), paid, "wave {wave}");
@@ -179,7 +179,7 @@ async fn while_time_goes_on_no_permit_is_lost_or_handed_out_twice() {
             assert!(owed <= 100 * SECOND && owed <= Duration::from_micros(most));
             assert!(owed + elapsed >= Duration::from_micros(least));
             if let Some(wait) = decision.retry_after() {
-                assert_eq!(wait, owed + cost * SECOND - 100 * SECOND);
+                assert_eq!(wait, owed + Duration::from_secs(cost) - 100 * SECOND);
                 waits += 1;
             }
         }
@@ -242,7 +242,7 @@ async fn takes_of_one_key_of_several_costs_are_a_few_steps() {
     let steps = stage.server.calls("llen") - steps;
     let answers = decisions.iter().zip(&costs);
     let let_in = answers.filter(|(decision, _)| decision.is_allowed());
-    assert_eq!(let_in.map(|(_, cost)| cost).sum::<u32>(), 1_000);
+    assert_eq!(let_in.map(|(_, cost)| cost).sum::<u64>(), 1_000);
     // First come, first served; but the first trips may overtake each other.
     assert_eq!(allowed(&decisions[..480]), 480);
     assert!(steps <= 60, "{steps} steps");
@@ -273,6 +273,6 @@ async fn tasks_on_several_threads_share_a_key_to_the_last_permit() {
     });
     let had = join_all(tasks).await;
     // A cost of one always fills it up.
-    assert_eq!(had.into_iter().map(Result::unwrap).sum::<u32>(), 1_000);
+    assert_eq!(had.into_iter().map(Result::unwrap).sum::<u64>(), 1_000);
     drop(server);
 }

@@ -103,7 +103,7 @@ async fn each_key_of_a_row_is_charged_its_own_cost() {
         }
         let looks = policies.iter().map(|policy| stage.take(policy, limit, 0));
         for (position, look) in join_all(looks).await.into_iter().enumerate() {
-            let left = 90 - 2 * (position as u32 % 2);
+            let left = 90 - 2 * (position as u64 % 2);
             assert_eq!(look.unwrap().remaining(), left, "{limit:?} {position}");
         }
     }

@@ -15,7 +15,7 @@ use super::{SLOW, Stage};
 const SUBJECTS: [&str; 3] = ["alice", "bob", "carol"];
 
 /// Each subject has one of each, and the last one is for all of them.
-const LIMITS: [fn(u32) -> Limit; 7] = [
+const LIMITS: [fn(u64) -> Limit; 7] = [
     |permits| Limit::gcra(7, 2 * SECOND).burst(3 * permits),
     |permits| Limit::fixed_window(3 * permits, 5 * SECOND),
     |permits| Limit::sliding_log(3 * permits, 5 * SECOND),
@@ -49,7 +49,7 @@ fn questions(some_in_shadow: bool) -> impl Strategy<Value = Vec<Question>> {
             .boxed(),
     };
     in_runs(
-        (0..SUBJECTS.len(), shadows, 1_u32..5).prop_map(|(subject, shadows, cost)| {
+        (0..SUBJECTS.len(), shadows, 1_u64..5).prop_map(|(subject, shadows, cost)| {
             let of_each = (0..OF_EACH).map(|policy| subject * OF_EACH + policy);
             Question {
                 states: of_each.chain([OF_ALL]).zip(shadows).collect(),

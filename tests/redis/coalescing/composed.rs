@@ -28,7 +28,7 @@ pub(super) fn ask(
 }
 
 pub(super) fn limits() -> impl Strategy<Value = Limit> {
-    let limit = 1_u32..60;
+    let limit = 1_u64..60;
     limit.prop_flat_map(|limit| {
         prop::sample::select(vec![
             Limit::fixed_window(limit, HOUR),
@@ -47,11 +47,11 @@ pub(super) fn limits() -> impl Strategy<Value = Limit> {
 
 /// A take for good, one that may be given back, and two that wait, the latter for limits that can
 /// be waited for.
-pub(super) fn takes() -> impl Strategy<Value = (u8, u32)> {
-    (0..4_u8, prop_oneof![3 => Just(1), 1 => 1_u32..70])
+pub(super) fn takes() -> impl Strategy<Value = (u8, u64)> {
+    (0..4_u8, prop_oneof![3 => Just(1), 1 => 1_u64..70])
 }
 
-pub(super) fn action(limit: Limit, (kind, cost): (u8, u32)) -> Action {
+pub(super) fn action(limit: Limit, (kind, cost): (u8, u64)) -> Action {
     let long = Micros::new(20_000_000);
     let can_wait = matches!(
         Algorithm::try_from(&limit).unwrap().name(),

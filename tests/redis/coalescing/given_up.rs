@@ -28,7 +28,7 @@ async fn asked(stage: &Stage, count: usize) -> Vec<PendingAnswer> {
     asked
 }
 
-async fn remaining(stage: &Stage) -> u32 {
+async fn remaining(stage: &Stage) -> u64 {
     let decision = stage.take("api", LIMIT, 1).await.unwrap();
     decision.remaining() + 1
 }

@@ -30,7 +30,7 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
         5 => prop::collection::vec(prop::bool::weighted(0.4), POLICIES),
         1 => Just(vec![true; POLICIES]),
     ];
-    let question = (0..SUBJECTS.len(), policies, shadows, 1_u32..5);
+    let question = (0..SUBJECTS.len(), policies, shadows, 1_u64..5);
     in_runs(question.prop_map(|(subject, policies, shadows, cost)| {
         let states = policies.into_iter().map(|policy| state(subject, policy));
         Question {
@@ -93,7 +93,7 @@ async fn on_a_server_out_of_memory_denials_in_shadow_stay_denials() {
 /// Many at once find a policy in shadow that owes more than it would let anybody take.
 #[tokio::test]
 async fn what_is_owed_in_shadow_is_not_forgiven() {
-    const TIMES: u32 = 40;
+    const TIMES: u64 = 40;
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let [few, many] = [1, TIMES].map(|burst| Limit::gcra(1, HOUR).burst(burst));
@@ -115,7 +115,7 @@ async fn what_is_owed_in_shadow_is_not_forgiven() {
     let owed = answer(&stage, &look).await.unwrap();
     assert_eq!(
         [0, 1].map(|policy: usize| owed[policy].reset_after()),
-        [HOUR * TIMES, HOUR * 9]
+        [HOUR * TIMES as u32, HOUR * 9]
     );
 }
 
@@ -123,7 +123,7 @@ async fn what_is_owed_in_shadow_is_not_forgiven() {
 #[tokio::test]
 async fn groups_of_thousands_of_policies_are_judged_under_load() {
     const POLICIES: usize = 5_000;
-    const CALLERS: u32 = 4;
+    const CALLERS: u64 = 4;
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::gcra(1, HOUR).burst(10);

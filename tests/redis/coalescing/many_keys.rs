@@ -33,11 +33,11 @@ async fn at_one_instant_answers_for_each_key_follow_some_order() {
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
     let keys = prop::collection::vec(buckets(), 8);
-    let takes = prop::collection::vec((0..8_usize, 1_u32..12), 1..150);
+    let takes = prop::collection::vec((0..8_usize, 1_u64..12), 1..150);
     for (case, (buckets, takes)) in drawn((keys, takes)).take(60).enumerate() {
         let policies: Vec<_> = (0..8).map(|key| format!("case-{case}-{key}")).collect();
         // A take that never fits is no plain take.
-        let cost = |(key, cost): (usize, u32)| cost.min(buckets[key].capacity);
+        let cost = |(key, cost): (usize, u64)| cost.min(buckets[key].capacity);
         let answers = takes
             .iter()
             .map(|&(key, one)| stage.take(&policies[key], buckets[key].limit, cost((key, one))));

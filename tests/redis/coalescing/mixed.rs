@@ -37,7 +37,7 @@ fn taken_of_all(stage: &Stage) -> u64 {
     taken_by(stage, "all")
 }
 
-fn left(decisions: &[Decision]) -> [u32; 2] {
+fn left(decisions: &[Decision]) -> [u64; 2] {
     [decisions[0].remaining(), decisions[1].remaining()]
 }
 

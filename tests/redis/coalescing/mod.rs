@@ -79,7 +79,7 @@ impl Stage {
     }
 
     /// The question whether permits may be taken for good, not asked yet.
-    fn question(&self, policy: &str, limit: Limit, cost: u32) -> PendingAnswer {
+    fn question(&self, policy: &str, limit: Limit, cost: u64) -> PendingAnswer {
         self.asking(policy, limit, Action::spend(cost))
     }
 
@@ -92,7 +92,7 @@ impl Stage {
         &self,
         policy: &str,
         limit: Limit,
-        cost: u32,
+        cost: u64,
     ) -> Result<Decision, StoreErrorKind> {
         let answer = self.question(policy, limit, cost).await;
         let decision = answer.map(|decisions| decisions[0]);
@@ -100,7 +100,7 @@ impl Stage {
     }
 
     /// The answers when they come together.
-    async fn take_all(&self, policy: &str, limit: Limit, costs: &[u32]) -> Vec<Decision> {
+    async fn take_all(&self, policy: &str, limit: Limit, costs: &[u64]) -> Vec<Decision> {
         let takes = costs.iter().map(|cost| self.take(policy, limit, *cost));
         let answers = join_all(takes).await;
         answers.into_iter().map(Result::unwrap).collect()

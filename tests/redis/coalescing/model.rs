@@ -30,7 +30,7 @@ pub(super) struct States {
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     pub states: Vec<(usize, bool)>,
-    pub cost: u32,
+    pub cost: u64,
 }
 
 impl States {
@@ -94,7 +94,7 @@ pub(super) fn check<'a>(
     policy: &'a PolicyId,
     subject: &str,
     limit: Limit,
-    cost: u32,
+    cost: u64,
     is_shadow: bool,
 ) -> Check<'a> {
     check_of(policy, subject, &limit, Action::spend(cost)).in_shadow(is_shadow)
@@ -187,13 +187,13 @@ pub(super) fn in_runs(
 /// share scripts. Each case has its own states, with these limits of this many permits at once.
 pub(super) async fn assert_in_order(
     stage: &Stage,
-    limits: &[fn(u32) -> Limit],
+    limits: &[fn(u64) -> Limit],
     states: impl Fn(usize, &[Limit]) -> States,
     questions: impl Strategy<Value = Vec<Question>>,
 ) -> Asked {
     let scripts = stage.scripts();
     let (mut asked, mut denied, mut only_in_shadow) = (0, 0, 0);
-    let bursts = prop::collection::vec(5_u32..60, limits.len());
+    let bursts = prop::collection::vec(5_u64..60, limits.len());
     let rounds = prop::collection::vec(questions, 2);
     for (case, (bursts, rounds)) in drawn((bursts, rounds)).take(60).enumerate() {
         let limits = limits.iter().zip(bursts);
@@ -249,4 +249,4 @@ impl Asked {
 }
 
 /// A limit whose whole state is one integer.
-pub(super) const PLAIN: fn(u32) -> Limit = |burst| Limit::gcra(1, SECOND).burst(burst);
+pub(super) const PLAIN: fn(u64) -> Limit = |burst| Limit::gcra(1, SECOND).burst(burst);

@@ -34,20 +34,20 @@ fn states(policy: &str, Rates(limits): Rates) -> States {
     States::new(places.collect())
 }
 
-fn of_both(cost: u32) -> Question {
+fn of_both(cost: u64) -> Question {
     Question {
         states: vec![(0, false), (1, false)],
         cost,
     }
 }
 
-async fn take(stage: &Stage, policy: &str, rates: Rates, cost: u32) -> Answered {
+async fn take(stage: &Stage, policy: &str, rates: Rates, cost: u64) -> Answered {
     let states = states(policy, rates);
     answer(stage, &states.checks(&of_both(cost))).await
 }
 
 /// The answers when they come together.
-async fn take_all(stage: &Stage, takes: &[(String, Rates, u32)]) -> Vec<Answered> {
+async fn take_all(stage: &Stage, takes: &[(String, Rates, u64)]) -> Vec<Answered> {
     let takes = takes.iter();
     let takes = takes.map(|(policy, rates, cost)| take(stage, policy, *rates, *cost));
     join_all(takes).await
@@ -66,8 +66,8 @@ async fn at_one_instant_answers_for_each_key_follow_some_order() {
     let stage = Stage::start().await;
     let scripts = stage.scripts();
     let (mut asked, mut denied) = (0, 0);
-    let bursts = prop::collection::vec((1_u32..30, 1_u32..30), 6);
-    let takes = prop::collection::vec((0..6_usize, 1_u32..6), 1..100);
+    let bursts = prop::collection::vec((1_u64..30, 1_u64..30), 6);
+    let takes = prop::collection::vec((0..6_usize, 1_u64..6), 1..100);
     for (case, (bursts, takes)) in drawn((bursts, takes)).take(60).enumerate() {
         let rates: Vec<_> = bursts
             .into_iter()

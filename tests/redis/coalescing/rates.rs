@@ -38,7 +38,7 @@ const OF_ONE_RATE: [Asks; 2] = [
     },
 ];
 
-async fn take(stage: &Stage, client: &str, asks: Asks, cost: u32) -> Answered {
+async fn take(stage: &Stage, client: &str, asks: Asks, cost: u64) -> Answered {
     let policy = PolicyId::new(client);
     let further = policy.with_further_rate(Micros::from(DAY));
     let all = PolicyId::new("all");
@@ -106,7 +106,7 @@ async fn a_hot_key_whose_limit_lost_a_rate_is_a_few_scripts() {
             });
             let answers = join_all(takes).await.into_iter();
             let let_in = answers.filter(|(_, decisions)| is_allowed(decisions));
-            taken += let_in.map(|(cost, _)| cost).sum::<u32>();
+            taken += let_in.map(|(cost, _)| cost).sum::<u64>();
         }
         let scripts = stage.scripts() - scripts;
         assert!(scripts <= 50, "{scripts} scripts");

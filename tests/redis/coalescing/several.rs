@@ -12,7 +12,7 @@ use super::ten_states::{STATES, questions, ten_states};
 use super::{SLOW, Stage};
 
 /// A take: under a policy of this name, about this subject.
-type Asked<'a> = (&'a str, &'a str, Limit, u32);
+type Asked<'a> = (&'a str, &'a str, Limit, u64);
 
 const LIMIT: Limit = Limit::gcra(1, HOUR).burst(3);
 /// For all clients.

@@ -37,7 +37,7 @@ fn policy(case: usize, state: usize) -> PolicyId {
 }
 
 /// A question about these states, or some more.
-pub(super) fn question(states: Vec<(usize, bool)>, cost: u32) -> Question {
+pub(super) fn question(states: Vec<(usize, bool)>, cost: u64) -> Question {
     // A limit is asked with all its rates. In shadow it would go by the composed script.
     let (rates, mut states): (Vec<_>, Vec<_>) = states
         .into_iter()
@@ -55,7 +55,7 @@ pub(super) fn questions() -> impl Strategy<Value = Vec<Question>> {
         6 => prop::collection::vec(prop::bool::weighted(0.25), 4),
         1 => Just(vec![true; 4]),
     ];
-    let any = (states, shadows, 1_u32..6).prop_map(|(states, shadows, cost)| {
+    let any = (states, shadows, 1_u64..6).prop_map(|(states, shadows, cost)| {
         question(states.into_iter().zip(shadows).collect(), cost)
     });
     let hot = prop::bool::ANY

@@ -19,7 +19,7 @@ use support::proxy::Way;
 type Body = Full<Bytes>;
 
 /// How many places there are. Their leases lapse in no test.
-const PLACES: u32 = 5;
+const PLACES: u64 = 5;
 
 /// So many that they are not all on one node.
 const SUBJECTS: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];

@@ -200,7 +200,7 @@ async fn a_gone_store_is_not_asked_for_longer_than_the_lease_lives() {
 }
 
 /// Places, and requests a minute.
-fn places_and_rate(places: u32, requests: u32) -> [Policy; 2] {
+fn places_and_rate(places: u64, requests: u64) -> [Policy; 2] {
     [
         policy(Limit::concurrency(places).lease(LIFE)),
         Policy::new("rate", Limit::gcra(requests, MINUTE))
@@ -209,7 +209,7 @@ fn places_and_rate(places: u32, requests: u32) -> [Policy; 2] {
 }
 
 /// A limiter of places and of requests a minute.
-fn both(places: u32, requests: u32) -> (Watched, Limiter) {
+fn both(places: u64, requests: u64) -> (Watched, Limiter) {
     let store = Watched::new();
     (
         store.clone(),
@@ -225,7 +225,7 @@ fn remembering(policies: impl IntoIterator<Item = Policy>) -> (Watched, Limiter)
     (store, patient(cache, policies))
 }
 
-async fn remaining(limiter: &Limiter, policy: &str) -> u32 {
+async fn remaining(limiter: &Limiter, policy: &str) -> u64 {
     limiter.peek(policy, EVERYBODY).await.unwrap().remaining()
 }
 

@@ -11,7 +11,7 @@ use tower_throttle::{
 use support::redis::Server;
 
 /// How many there are.
-pub(crate) const PLACES: u32 = 2;
+pub(crate) const PLACES: u64 = 2;
 
 /// How long a lease lives on the store's clock, which only the test moves.
 pub(crate) const LIFE: Duration = Duration::from_millis(600);
@@ -35,14 +35,14 @@ pub(crate) fn patient(store: impl Store, policies: impl IntoIterator<Item = Poli
 }
 
 /// How many places are taken.
-pub(crate) async fn taken(limiter: &Limiter) -> u32 {
+pub(crate) async fn taken(limiter: &Limiter) -> u64 {
     let decision = limiter.peek(POLICY, EVERYBODY).await.unwrap();
     assert_eq!(decision.store_failure(), None);
     decision.limit() - decision.remaining()
 }
 
 /// Waits until this many places are taken.
-pub(crate) async fn come_to(limiter: &Limiter, expected: u32) {
+pub(crate) async fn come_to(limiter: &Limiter, expected: u64) {
     let what = format!("{expected} places taken");
     until(&what, async || taken(limiter).await == expected).await;
 }
@@ -100,11 +100,11 @@ impl Places {
         RateLimitLayer::new(self.limiter.clone()).wrap_body()
     }
 
-    pub(crate) async fn taken(&self) -> u32 {
+    pub(crate) async fn taken(&self) -> u64 {
         taken(&self.limiter).await
     }
 
-    pub(crate) async fn come_to(&self, expected: u32) {
+    pub(crate) async fn come_to(&self, expected: u64) {
         come_to(&self.limiter, expected).await;
     }
 

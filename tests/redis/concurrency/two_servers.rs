@@ -60,7 +60,7 @@ impl Running {
         writeln!(&told.pipe, "{} is killed", self.process.id()).unwrap();
     }
 
-    fn url(&self, lines: u32) -> String {
+    fn url(&self, lines: u64) -> String {
         format!("http://{}/slow/{lines}", self.address)
     }
 
@@ -70,7 +70,7 @@ impl Running {
     }
 
     /// A request that was let in, as soon as there is a place.
-    async fn open(&self, client: &Client, lines: u32) -> Response {
+    async fn open(&self, client: &Client, lines: u64) -> Response {
         loop {
             let response = client.get(self.url(lines)).send().await.unwrap();
             match response.status().as_u16() {

@@ -383,7 +383,7 @@ impl Pair {
         pending_answer_of(&self.store, &checks)
     }
 
-    async fn left(&self, subject: &str, limit: Limit) -> u32 {
+    async fn left(&self, subject: &str, limit: Limit) -> u64 {
         self.ask(&[(subject, limit, Action::look())]).await[0].remaining()
     }
 }

@@ -19,7 +19,7 @@ fn check<'a>(
     policy: &'a PolicyId,
     judge: impl TryInto<Algorithm, Error: Debug>,
     subject: &str,
-    cost: u32,
+    cost: u64,
 ) -> Check<'a> {
     check_of(policy, subject, judge, Action::take(cost))
 }
@@ -41,7 +41,7 @@ async fn ask(store: &RedisStore, checks: &[Check<'_>]) -> Decisions {
     pending_answer_of(store, checks).await.unwrap()
 }
 
-async fn left(store: &RedisStore, check: Check<'_>) -> u32 {
+async fn left(store: &RedisStore, check: Check<'_>) -> u64 {
     ask(store, &[looking(check)]).await[0].remaining()
 }
 

@@ -57,7 +57,7 @@ impl Group {
     }
 }
 
-fn remaining(decisions: &Decisions) -> Vec<u32> {
+fn remaining(decisions: &Decisions) -> Vec<u64> {
     decisions
         .iter()
         .map(|decision| decision.remaining())

@@ -28,7 +28,7 @@ struct Asked {
 struct Step {
     after: Duration,
     asked: Vec<Asked>,
-    cost: u32,
+    cost: u64,
     is_final: bool,
 }
 
@@ -41,9 +41,9 @@ struct Asking {
 
 fn askings() -> impl Strategy<Value = Asking> {
     let window = prop::sample::select(vec![SECOND, SECOND * 10]);
-    let further = prop::option::weighted(0.3, 1_u32..24);
+    let further = prop::option::weighted(0.3, 1_u64..24);
     let penalty = prop::option::weighted(0.3, (1_u32..4, 1..10_u32));
-    let asking = (1_u32..12, window, 0..8_usize, further, penalty);
+    let asking = (1_u64..12, window, 0..8_usize, further, penalty);
     asking.prop_map(|(permits, window, algorithm, further, penalty)| {
         let rate = |permits, window| in_time(permits, window)[algorithm].1;
         let further = further.map(|permits| (Some(Micros::from(MINUTE)), rate(permits, MINUTE)));
@@ -58,7 +58,7 @@ fn askings() -> impl Strategy<Value = Asking> {
 }
 
 /// For each of its checks: its id, its algorithm, and what it takes at this cost.
-fn judges(policy: &PolicyId, asking: &Asking, cost: u32) -> Vec<(PolicyId, Algorithm, u32)> {
+fn judges(policy: &PolicyId, asking: &Asking, cost: u64) -> Vec<(PolicyId, Algorithm, u64)> {
     let rates = asking.rates.iter().map(|(further, limit)| {
         let id = further.map_or(policy.clone(), |period| policy.with_further_rate(period));
         (id, Algorithm::try_from(limit).unwrap(), cost)
@@ -79,7 +79,7 @@ fn steps() -> impl Strategy<Value = Step> {
         after,
         asked,
         policies.prop_shuffle(),
-        1_u32..4,
+        1_u64..4,
         prop::bool::ANY,
     );
     steps.prop_map(|(after, asked, policies, cost, is_final)| Step {

@@ -1,7 +1,7 @@
 //! A load that asks without a pause and keeps track of the answers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
@@ -19,16 +19,16 @@ pub(crate) struct Load {
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// Those that were allowed.
-    pub(crate) least: u32,
+    pub(crate) least: u64,
     /// Including those that may have been counted without anybody knowing.
-    pub(crate) most: u32,
+    pub(crate) most: u64,
 }
 
 #[derive(Default)]
 struct Seen {
-    allowed: AtomicU32,
-    doubtful: AtomicU32,
-    failed: AtomicU32,
+    allowed: AtomicU64,
+    doubtful: AtomicU64,
+    failed: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -40,12 +40,12 @@ impl Load {
         Self { seen, tasks }
     }
 
-    fn allowed(&self) -> u32 {
+    fn allowed(&self) -> u64 {
         self.seen.allowed.load(Ordering::Relaxed)
     }
 
     /// How many were neither allowed nor denied.
-    pub(crate) fn failed(&self) -> u32 {
+    pub(crate) fn failed(&self) -> u64 {
         self.seen.failed.load(Ordering::Relaxed)
     }
 
@@ -80,7 +80,7 @@ async fn ask(limiter: Limiter, key: &str, seen: Arc<Seen>) {
                         | StoreErrorKind::TimedOut
                         | StoreErrorKind::BadReply
                 );
-                let doubtful = u32::from(may_have_counted);
+                let doubtful = u64::from(may_have_counted);
                 seen.doubtful.fetch_add(doubtful, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 seen.failed.fetch_add(1, Ordering::Relaxed)
@@ -91,7 +91,7 @@ async fn ask(limiter: Limiter, key: &str, seen: Arc<Seen>) {
 }
 
 /// The permits that are taken, as soon as the store tells.
-pub(crate) async fn taken(limiter: &Limiter, key: &str) -> u32 {
+pub(crate) async fn taken(limiter: &Limiter, key: &str) -> u64 {
     let started = Instant::now();
     loop {
         let decision = limiter.peek("api", key).await.unwrap();

@@ -32,7 +32,7 @@ use support::redis::Server;
 /// Far longer than a decision takes here.
 const GENEROUS: Duration = Duration::from_secs(5);
 /// More than any test takes.
-const PLENTY: u32 = 1_000_000;
+const PLENTY: u64 = 1_000_000;
 
 /// One policy, `api`, whose decisions tell what was taken: [`PLENTY`] minus what remains.
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {

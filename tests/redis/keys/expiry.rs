@@ -73,7 +73,7 @@ pub(crate) fn lease(number: u64) -> LeaseId {
     LeaseId::from(NonZeroU64::new(number).unwrap())
 }
 
-pub(crate) fn take(cost: u32, patience: Patience, number: u64) -> Action {
+pub(crate) fn take(cost: u64, patience: Patience, number: u64) -> Action {
     Action::Take(
         Take::new(cost)
             .with_patience(patience)
@@ -136,9 +136,9 @@ async fn a_key_expires_no_earlier_than_what_it_holds() {
     let windows = [10, 15, 20].map(|seconds| seconds * SECOND);
     let pause = prop_oneof![2 => 0_u64..700_000, 1 => 0_u64..25_000_000];
     let action = prop_oneof![
-        4 => (1_u32..4).prop_map(Action::spend),
-        1 => (1_u32..4).prop_map(Action::Charge),
-        1 => (1_u32..4).prop_map(|permits| Action::Credit { permits, taken_at: None }),
+        4 => (1_u64..4).prop_map(Action::spend),
+        1 => (1_u64..4).prop_map(Action::Charge),
+        1 => (1_u64..4).prop_map(|permits| Action::Credit { permits, taken_at: None }),
     ];
     // Mostly with the same window.
     let window = prop_oneof![8 => Just(0_usize), 1 => Just(1), 1 => Just(2)];

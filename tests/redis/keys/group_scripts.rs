@@ -51,8 +51,8 @@ async fn take(
     bench: &Bench,
     policies: &[PolicyId],
     by: By,
-    permits: u32,
-) -> Result<Vec<u32>, StoreErrorKind> {
+    permits: u64,
+) -> Result<Vec<u64>, StoreErrorKind> {
     take_under(bench, policies, LIMIT, by, permits).await
 }
 
@@ -61,8 +61,8 @@ async fn take_under(
     policies: &[PolicyId],
     limit: Limit,
     by: By,
-    permits: u32,
-) -> Result<Vec<u32>, StoreErrorKind> {
+    permits: u64,
+) -> Result<Vec<u64>, StoreErrorKind> {
     let ask_of = |key, action| ask(bench, key, policies, limit, action);
     let decisions = match by {
         By::Everything => ask_of("alice", Action::take(permits)).await,
@@ -98,7 +98,7 @@ async fn each_reads_what_the_others_wrote() {
         ];
         for (before, by) in ways.into_iter().enumerate() {
             let found = take(&bench, &policies[..count], by, 1).await.unwrap();
-            assert_eq!(found, vec![8 - before as u32; count], "{count} {by:?}");
+            assert_eq!(found, vec![8 - before as u64; count], "{count} {by:?}");
             let until = MINUTE * (before as u32 + 1);
             assert!(key_expires_in(&bench, &group_key(), until), "{by:?}");
         }
@@ -136,7 +136,7 @@ async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
         for taken in 1..=24 {
             let found = take_under(&bench, &policies, limit, by, 1).await.unwrap();
             assert_eq!(found[..2], [1_000 - taken; 2], "{by:?}");
-            let paid = SECOND * taken / 4;
+            let paid = SECOND * taken as u32 / 4;
             assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
         }
         // One of them alone then owes more than the other one.
@@ -144,7 +144,7 @@ async fn takes_of_less_than_a_second_move_the_expiry_with_the_seconds() {
             let one = &policies[..1];
             let found = take_under(&bench, one, limit, by, 1).await.unwrap();
             assert_eq!(found[0], 1_000 - taken, "{by:?}");
-            let paid = SECOND * taken / 4;
+            let paid = SECOND * taken as u32 / 4;
             assert!(key_expires_in(&bench, &group_key(), paid), "{by:?} {taken}");
         }
         // All debt is paid within the second in which the key expires.

@@ -41,7 +41,7 @@ async fn ask(bench: &Bench, done: &[Done<'_>]) -> Decisions {
 }
 
 /// How many permits are left of a policy.
-pub(crate) async fn left(bench: &Bench, policy: &PolicyId, limit: Limit) -> u32 {
+pub(crate) async fn left(bench: &Bench, policy: &PolicyId, limit: Limit) -> u64 {
     ask(bench, &[(policy, limit, Action::look())]).await[0].remaining()
 }
 
@@ -63,7 +63,7 @@ const LIMITS: [Limit; 7] = [
 ];
 
 /// Final takes have a script of their own.
-pub(crate) const TAKES: [fn(u32) -> Action; 2] = [Action::take, Action::spend];
+pub(crate) const TAKES: [fn(u64) -> Action; 2] = [Action::take, Action::spend];
 
 #[tokio::test]
 async fn one_key_and_one_script_serve_five_policies_of_a_group() {
@@ -95,12 +95,12 @@ async fn a_group_of_many_policies_of_every_kind_counts_each_alone() {
     // Those that count in debt share a key.
     let limit = |at: usize| LIMITS[at % 4];
     for (at, policy) in policies.iter().enumerate() {
-        let cost = 1 + at as u32 % 9;
+        let cost = 1 + at as u64 % 9;
         let done = (policy, limit(at), TAKES[at % 2](cost));
         assert!(ask(&bench, &[done]).await[0].is_allowed());
     }
     for (at, policy) in policies.iter().enumerate() {
-        let used = 1 + at as u32 % 9;
+        let used = 1 + at as u64 % 9;
         assert_eq!(left(&bench, policy, limit(at)).await, 10 - used, "{at}");
     }
     assert_eq!(bench.stored(), 1);

@@ -40,6 +40,8 @@ fn numbers() -> impl Strategy<Value = String> {
         "90000000",
         "4294967295",
         "4294967296",
+        "999999999999999",
+        "1000000000000000",
         "31622400000000",
         "4102444800000000",
         "7999999999999999",
@@ -92,10 +94,10 @@ fn actions() -> impl Strategy<Value = Action> {
     };
     prop_oneof![
         Just(Action::look()),
-        (1_u32..6).prop_map(Action::take),
-        (1_u32..6).prop_map(Action::spend),
-        (1_u32..6).prop_map(Action::Charge),
-        (1_u32..6).prop_map(credit),
+        (1_u64..6).prop_map(Action::take),
+        (1_u64..6).prop_map(Action::spend),
+        (1_u64..6).prop_map(Action::Charge),
+        (1_u64..6).prop_map(credit),
         Just(Action::Renew(lease())),
         Just(Action::Release(lease())),
     ]

@@ -15,7 +15,7 @@ use crate::faults::counting::{Counted, back};
 use support::asking::GO_ALONE;
 use support::proxy::Way;
 
-const LIMIT: u32 = 100;
+const LIMIT: u64 = 100;
 /// More than have room on the trips.
 const ATTEMPTS: usize = 1_200;
 /// One for each that went alone, and four shared ones.
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// No permit comes back within a test, and the server knows the scripts of all trips.
 async fn start(timeout: Duration) -> Counted {
-    let limit = Limit::gcra(LIMIT, LIMIT * DAY);
+    let limit = Limit::gcra(LIMIT, LIMIT as u32 * DAY);
     // Some go alone and the others wait, however long the way is to a busy machine.
     let patient = |store: RedisStoreBuilder| {
         store
@@ -76,7 +76,7 @@ async fn attempt(counted: &Counted, meanwhile: impl FnOnce()) -> Vec<Outcome> {
 }
 
 /// What is taken of each subject.
-async fn taken(counted: &Counted) -> Vec<u32> {
+async fn taken(counted: &Counted) -> Vec<u64> {
     let left = (0..ATTEMPTS).map(async |subject| {
         let decision = counted.limiter.peek("api", subject as u64).await.unwrap();
         assert_eq!(decision.store_failure(), None);
@@ -102,7 +102,7 @@ async fn batches_on_a_broken_connection_count_once_if_they_ran() {
     let is_counted = |outcome| outcome == interrupted || outcome == Outcome::Allowed;
     let expected = outcomes
         .iter()
-        .map(|outcome| u32::from(is_counted(*outcome)));
+        .map(|outcome| u64::from(is_counted(*outcome)));
     assert_eq!(taken(&counted).await, expected.collect::<Vec<_>>());
 }
 

@@ -14,9 +14,9 @@ use support::asking::{GO_ALONE, check_of, pending_answer_of};
 use support::proxy::Proxy;
 use support::redis::{Server, free_port};
 
-const LIMIT: u32 = 100;
+const LIMIT: u64 = 100;
 /// No permit comes back within a test.
-const DEBT: Limit = Limit::gcra(LIMIT, DAY.saturating_mul(LIMIT));
+const DEBT: Limit = Limit::gcra(LIMIT, DAY.saturating_mul(LIMIT as u32));
 /// A younger connection is not replaced at once.
 const AGE: Duration = Duration::from_millis(600);
 

@@ -20,7 +20,7 @@ const GENEROUS: Duration = Duration::from_secs(20);
 const TASKS: usize = 16;
 const SUBJECTS: usize = 12;
 /// More than are asked for.
-const PERMITS: u32 = 100_000;
+const PERMITS: u64 = 100_000;
 
 /// One node after the other is stopped, or resumed if it is stopped; then this many milliseconds
 /// pass.
@@ -37,9 +37,9 @@ struct Question {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     /// Those that were allowed.
-    least: u32,
+    least: u64,
     /// Including those that may have been counted without anybody knowing.
-    most: u32,
+    most: u64,
 }
 
 impl AddAssign for Count {
@@ -94,7 +94,7 @@ async fn ask_until(
                 _ => false,
             };
             *counts.entry(*subject).or_default() += Count {
-                least: u32::from(is_allowed),
+                least: u64::from(is_allowed),
                 most: 1,
             };
         }
@@ -107,7 +107,7 @@ async fn ask_until(
 }
 
 /// Nobody asks any more, and all nodes run.
-async fn taken(store: &RedisStore, limit: Limit, subject: usize) -> u32 {
+async fn taken(store: &RedisStore, limit: Limit, subject: usize) -> u64 {
     let look = Question {
         subjects: vec![subject],
         on_store_failure: FailureMode::Deny,

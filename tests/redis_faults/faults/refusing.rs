@@ -186,7 +186,7 @@ async fn a_server_that_is_full() {
             _ => format!("new {number}"),
         };
         let decision = stage.limiter.check("closed", key).await.unwrap();
-        refused += u32::from(decision.store_failure() == Some(Full));
+        refused += u64::from(decision.store_failure() == Some(Full));
     }
     // On a busy machine some may be late.
     assert!(refused > 20, "{refused}");

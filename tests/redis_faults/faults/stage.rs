@@ -26,7 +26,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(3);
 /// So long that pauses of 250, 500 and 1000 ms are over, and one of 2 s has begun.
 const OUTAGE: Duration = Duration::from_secs(2);
 /// More than any test takes.
-pub(crate) const PLENTY: u32 = 1_000_000;
+pub(crate) const PLENTY: u64 = 1_000_000;
 
 pub(crate) struct Stage {
     pub(crate) server: Server,

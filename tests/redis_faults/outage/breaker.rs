@@ -50,7 +50,7 @@ async fn a_hanging_server_costs_five_deadlines_then_none() {
     let mut refused_at_once = 0;
     for _ in 0..10_000 {
         let is_refused = failure(&limiter).await == Some(StoreErrorKind::BreakerOpen);
-        refused_at_once += u32::from(is_refused);
+        refused_at_once += u64::from(is_refused);
     }
     assert!(started.elapsed() < 10 * SECOND, "{:?}", started.elapsed());
     assert!(refused_at_once >= 9_900, "{refused_at_once}");
@@ -219,7 +219,7 @@ async fn failures_of_single_keys_do_not_open_the_breaker() {
         let mut seen = 0;
         for _ in 0..30 {
             let decision = limiter.check("api", key).await.unwrap();
-            seen += u32::from(decision.store_failure() == Some(expected));
+            seen += u64::from(decision.store_failure() == Some(expected));
         }
         assert!(seen > 20, "{expected:?}: {seen}");
         assert_eq!(limiter.breaker(), BreakerState::Closed, "{expected:?}");

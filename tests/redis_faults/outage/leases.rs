@@ -28,7 +28,7 @@ async fn admit(limiter: &Limiter) -> Permit {
     limiter.admit("places", "alice").await.unwrap()
 }
 
-async fn free(limiter: &Limiter) -> u32 {
+async fn free(limiter: &Limiter) -> u64 {
     limiter.peek("places", "alice").await.unwrap().remaining()
 }
 
@@ -117,7 +117,7 @@ async fn a_place_taken_in_an_outage_is_held_for_as_long_as_it_is_needed() {
 /// A restart that follows: the server is there, and the circuit breaker is still open.
 #[tokio::test]
 async fn places_are_free_for_the_next_process_once_this_one_has_flushed() {
-    const PLACES: u32 = 20;
+    const PLACES: u64 = 20;
     let server = Server::start();
     let proxy = Proxy::to(server.port());
     let store = RedisStore::connect(&proxy.url()).await.unwrap();

@@ -136,7 +136,7 @@ async fn the_narrowest_share_limits_and_its_denial_takes_nothing() {
     assert_eq!(left.unwrap().remaining(), 3);
 }
 
-async fn decided(limiter: &Limiter, cost: u32) -> Decision {
+async fn decided(limiter: &Limiter, cost: u64) -> Decision {
     limiter.check_cost("local", "alice", cost).await.unwrap()
 }
 
@@ -184,7 +184,7 @@ async fn a_process_that_starts_during_the_outage_limits_at_once() {
     let limiter = Limiter::new(store, [policy]).unwrap();
     let mut allowed = 0;
     for _ in 0..10 {
-        allowed += u32::from(decided(&limiter, 1).await.is_allowed());
+        allowed += u64::from(decided(&limiter, 1).await.is_allowed());
     }
     assert_eq!(allowed, 5);
 }

@@ -22,12 +22,12 @@ async fn no_closure_needs_a_type() {
     let policy = Policy::new("api", Limit::gcra(1, MINUTE))
         .by(extractor(|request| Some(request.uri.path().to_owned())))
         .on(extractor(|request| request.uri.path() != "/free"))
-        .cost_by(extractor(|request| 1 + request.headers.len() as u32))
+        .cost_by(extractor(|request| 1 + request.headers.len() as u64))
         .limit_by(|request, key| match (request.uri.path(), key) {
             ("/two", _) => Some(Limit::gcra(2, MINUTE)),
             _ => None,
         })
-        .settle(|response| response.headers.len() as u32)
+        .settle(|response| response.headers.len() as u64)
         .count_if(|response| response.status == 200);
     let plain = Policy::new("plain", Limit::gcra(100, MINUTE)).limit_by(|_, _| None);
     let unknown = AccessList::new()

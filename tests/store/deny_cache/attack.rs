@@ -1,7 +1,7 @@
 //! What reaches Redis under attack.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -184,7 +184,7 @@ async fn an_attack_with_a_cost_another_policy_lacks_costs_no_more() {
         let clock = ManualClock::new();
         let store = server.builder().clock_for_tests(clock.clone());
         let store = store.connect().await.unwrap();
-        let requests = AtomicU32::new(0);
+        let requests = AtomicU64::new(0);
         let eve = format!("eve {limit:?}");
         let both = async || {
             let request = requests.fetch_add(1, Ordering::SeqCst);
@@ -217,7 +217,7 @@ async fn an_attack_with_changing_costs_costs_no_more_under_a_ban() {
             let key = format!("eve {costs}");
             let all = limiter.check_cost(name, &key, 1_000).await.unwrap();
             assert!(all.is_allowed());
-            let requests = AtomicU32::new(0);
+            let requests = AtomicU64::new(0);
             let ask = async || {
                 let cost = 1 + requests.fetch_add(1, Ordering::SeqCst) % costs;
                 let decision = limiter.check_cost(name, &key, cost).await.unwrap();
@@ -231,7 +231,7 @@ async fn an_attack_with_changing_costs_costs_no_more_under_a_ban() {
 /// By a limit whose denials hold for one cost at a time, alone or beside others.
 #[tokio::test]
 async fn an_attack_with_changing_costs_costs_no_more_without_a_ban() {
-    const COSTS: [&[u32]; 2] = [
+    const COSTS: [&[u64]; 2] = [
         &[10, 9, 8, 7, 6, 5],
         &[4, 1, 2, 11, 3, 50, 5, 6, 1_000, 7, 8, 9, 10],
     ];
@@ -271,13 +271,13 @@ async fn attack_by_costs(
     clock: &ManualClock,
     limiter: Limiter,
     user: &str,
-    costs: &[u32],
+    costs: &[u64],
 ) {
     let is_in_shadow = limiter.summary("api").or(limiter.summary("other"));
     let is_in_shadow = is_in_shadow.unwrap().mode == Mode::Shadow;
     let service = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
     let service = RateLimitLayer::new(limiter).wrap_body().layer(service);
-    let request = async |cost: u32| {
+    let request = async |cost: u64| {
         let request = Request::builder().header("x-user", user);
         let request = request.header("x-cost", cost).body(()).unwrap();
         service.clone().oneshot(request).await.unwrap().status()
@@ -290,7 +290,7 @@ async fn attack_by_costs(
     for &cost in costs.iter().chain(costs).chain(costs) {
         request(cost).await;
     }
-    let requests = AtomicU32::new(0);
+    let requests = AtomicU64::new(0);
     let ask = async || {
         let turn = requests.fetch_add(1, Ordering::SeqCst) as usize;
         // If all policies are in shadow, requests are let in, but the store is asked no more often.
@@ -379,7 +379,7 @@ async fn an_attack_by_subjects_whose_hashes_are_alike_costs_no_more() {
     )
     .await;
     let names = names_alike(NAMES);
-    let turn = AtomicU32::new(0);
+    let turn = AtomicU64::new(0);
     let ask = async || {
         let turn = turn.fetch_add(1, Ordering::Relaxed) as usize;
         let decision = limiter.check("api", &names[turn % NAMES]).await;

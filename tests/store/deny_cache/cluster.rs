@@ -76,7 +76,7 @@ impl Apart {
         both
     }
 
-    async fn look_at_first(&self, store: &RedisStore) -> u32 {
+    async fn look_at_first(&self, store: &RedisStore) -> u64 {
         ask(store, &self.policies[..1], &[Action::look()]).await[0].remaining()
     }
 

@@ -29,16 +29,16 @@ struct Kind {
 }
 
 impl Kind {
-    fn limit(self, permits: u32) -> Limit {
+    fn limit(self, permits: u64) -> Limit {
         self.limit_in(self.period, permits)
     }
 
-    fn further_rate(self, permits: u32) -> Option<Limit> {
+    fn further_rate(self, permits: u64) -> Option<Limit> {
         let is_there = self.has_further_rate;
         is_there.then(|| self.limit_in(3 * self.period, permits + 2))
     }
 
-    fn limit_in(self, period: Duration, permits: u32) -> Limit {
+    fn limit_in(self, period: Duration, permits: u64) -> Limit {
         let rate = Rate::new(permits, period);
         match self.number {
             0 => Limit::gcra(permits, period),
@@ -87,7 +87,7 @@ fn histories() -> impl Strategy<Value = History> {
     });
     (
         steps,
-        [1_u32..8, 1..8, 1..8],
+        [1_u64..8, 1..8, 1..8],
         [penalty.clone(), penalty.clone(), penalty],
         any::<[bool; POLICIES]>(),
     )
@@ -133,7 +133,7 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
         1 => longest.clone().prop_map(Patience::UntilItFits),
         1 => longest.prop_map(Patience::UntilPaid),
     ];
-    let cost = prop_oneof![1 => Just(0_u32), 8 => Just(1), 4 => 2_u32..9];
+    let cost = prop_oneof![1 => Just(0_u64), 8 => Just(1), 4 => 2_u64..9];
     // Most are plain, and have scripts of their own.
     let is_plain = prop::bool::weighted(0.6);
     let take = (cost.clone(), patience, is_plain).prop_map(|(cost, patience, is_final)| {
@@ -160,7 +160,7 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
         let act = prop::option::weighted(0.6, act);
         [act.clone(), act.clone(), act]
     });
-    let change = prop::option::weighted(0.04, (0..POLICIES, 1_u32..8));
+    let change = prop::option::weighted(0.04, (0..POLICIES, 1_u64..8));
     let changes = change.prop_map(move |change| {
         let of_both = change.map(|(policy, permits)| {
             let kind = kinds[policy];

@@ -50,7 +50,7 @@ impl Store for Trips {
 
 impl Trips {
     /// The same question, past the cache.
-    fn ask_again(&self, limit: Limit, cost: u32) -> Answer {
+    fn ask_again(&self, limit: Limit, cost: u64) -> Answer {
         let algorithm = Algorithm::try_from(&limit).unwrap();
         ask(self, &[("api", algorithm, "alice", Action::take(cost))])
     }
@@ -91,7 +91,7 @@ impl Bench {
         self.trips.asked.load(Ordering::SeqCst) - before
     }
 
-    async fn take(&self, limit: Limit, cost: u32) -> Decision {
+    async fn take(&self, limit: Limit, cost: u64) -> Decision {
         self.act(limit, Action::take(cost)).await
     }
 
@@ -346,10 +346,10 @@ async fn a_slow_answer_is_kept_no_longer_and_tells_no_short_wait() {
 
 #[tokio::test]
 async fn under_a_flood_of_subjects_some_are_forgotten_and_none_is_wrong() {
-    const SUBJECTS: u32 = 80_000;
+    const SUBJECTS: u64 = 80_000;
     let bench = Bench::new();
     let algorithm = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
-    let take = |key: u32| {
+    let take = |key: u64| {
         let key = format!("subject {key}");
         answer(bench.ask(&[("api", algorithm, &key, Action::take(1))]))
     };

@@ -14,7 +14,7 @@ async fn ask(bench: &Bench, asked: &[Done<'_>]) -> Decisions {
     answer(ask_in_shadow(&bench.cache, asked, is_shadow)).await
 }
 
-fn limit(permits: u32) -> Algorithm {
+fn limit(permits: u64) -> Algorithm {
     Algorithm::try_from(&Limit::gcra(permits, DAY)).unwrap()
 }
 

@@ -23,9 +23,9 @@ const LIMITS: [Limit; 7] = [
 ];
 
 /// Who asks, for how many permits, whether they are charged unconditionally, and after how long.
-fn questions() -> impl Strategy<Value = Vec<(usize, u32, bool, u64)>> {
+fn questions() -> impl Strategy<Value = Vec<(usize, u64, bool, u64)>> {
     let after_us = prop_oneof![Just(0), 1_u64..3_000_000, 1_u64..70_000_000];
-    let question = (0_usize..2, 1_u32..5, prop::bool::weighted(0.1), after_us);
+    let question = (0_usize..2, 1_u64..5, prop::bool::weighted(0.1), after_us);
     prop::collection::vec(question, 60)
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn new(policy: &str, limit: Limit, key: impl Into<Key>, cost: u32) -> Self {
+    pub(crate) fn new(policy: &str, limit: Limit, key: impl Into<Key>, cost: u64) -> Self {
         let listener = Listener::default();
         let limiter = Limiter::new(listener.clone(), [Policy::new(policy, limit)]).unwrap();
         let answer = limiter.check_cost(policy, key, cost).now_or_never();

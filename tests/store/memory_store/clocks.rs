@@ -50,7 +50,7 @@ impl Both {
 }
 
 /// How many requests are let in until one is denied, and that denial.
-fn use_up(setup: &Setup) -> (u32, Decision) {
+fn use_up(setup: &Setup) -> (u64, Decision) {
     let mut had = 0;
     loop {
         let decision = setup.check("alice");

@@ -28,7 +28,7 @@ fn under(setup: &Setup, limit: Limit) -> impl Fn(u64) -> Decision {
     }
 }
 
-fn credit(setup: &Setup, key: u64, permits: u32) -> Decision {
+fn credit(setup: &Setup, key: u64, permits: u64) -> Decision {
     let answer = setup.limiter.credit("api", key, permits).now_or_never();
     answer.expect("a memory store answers at once").unwrap()
 }

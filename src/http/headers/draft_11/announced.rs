@@ -20,7 +20,7 @@ thread_local! {
 /// value would contend for its reference count.
 struct Announced {
     name: Box<str>,
-    limit: u32,
+    limit: u64,
     window: Micros,
     field: HeaderValue,
 }
@@ -65,7 +65,7 @@ fn field(name: &str, decision: &Decision) -> Option<HeaderValue> {
 }
 
 /// Fast rather than even: policies that share a place are written anew in turn.
-fn place_of(name: &str, limit: u32) -> usize {
+fn place_of(name: &str, limit: u64) -> usize {
     let last = name.bytes().last().map_or(0, usize::from);
     (name.len() + last).wrapping_add(limit as usize) % PLACES
 }
@@ -80,7 +80,7 @@ mod tests {
         let names = ["api", "apj", "bpi", "a \"quoted\" one"];
         // More than there are places, so that they evict each other.
         for turn in 0..1_000 {
-            let (name, limit) = (names[turn % names.len()], 1 + (turn * turn % 40) as u32);
+            let (name, limit) = (names[turn % names.len()], 1 + (turn * turn % 40) as u64);
             let window = Micros::new([0, 1_000_000, 60_000_000][turn % 3]);
             let decision = Decision::unasked(Outcome::Allowed, (limit, window));
             for _ in 0..2 {

@@ -130,7 +130,7 @@ impl<const ROOM: usize> Default for Text<ROOM> {
 
 impl<const ROOM: usize> Text<ROOM> {
     fn push_policy(&mut self, name: &str, decision: &Decision) -> Option<()> {
-        self.push_item(name, ";q=", decision.limit.into())?;
+        self.push_item(name, ";q=", decision.limit)?;
         if decision.counts_in_time() {
             self.push_parameter(";w=", window_secs(decision))
         } else if decision.limit > 0 {
@@ -142,7 +142,7 @@ impl<const ROOM: usize> Text<ROOM> {
     }
 
     fn push_quota(&mut self, name: &str, decision: &Decision) -> Option<()> {
-        self.push_item(name, ";r=", decision.remaining.into())?;
+        self.push_item(name, ";r=", decision.remaining)?;
         if decision.counts_in_time() {
             self.push_parameter(";t=", renewal_secs(decision))
         } else {

@@ -110,7 +110,7 @@ impl Histories {
             .at
             .saturating_add(Micros::new(random.below(2 * self.pace)));
         let digits = random.below(8);
-        let cost = random.below(1 << digits) as u32;
+        let cost = random.below(1 << digits);
         let action = Action::take(cost);
         let read = |(_, history): &(String, History)| {
             history.algorithm.read(&history.state, self.at, &action)
@@ -157,16 +157,16 @@ fn name(random: &mut Random) -> String {
 
 fn limit(random: &mut Random) -> Limit {
     let digits = 1 + random.below(12);
-    let permits = 1 + random.below(1 << digits) as u32;
+    let permits = 1 + random.below(1 << digits);
     let us = match random.below(2) {
         0 => 1_000 + random.below(90_000_000),
         _ => 1_000_000 * (1 + random.below(400)),
     };
     let time = std::time::Duration::from_micros(us);
-    let rate = Rate::new(1 + random.below(200) as u32, time);
+    let rate = Rate::new(1 + random.below(200), time);
     match random.below(9) {
         0 => Limit::gcra(permits, time),
-        1 => Limit::gcra(permits, time).burst(1 + random.below(300) as u32),
+        1 => Limit::gcra(permits, time).burst(1 + random.below(300)),
         2 => Limit::token_bucket(permits, rate),
         3 => Limit::leaky_bucket(permits, rate),
         4 => Limit::fixed_window(permits, time),

@@ -45,7 +45,7 @@ impl History {
         Self { algorithm, state }
     }
 
-    fn ask(&mut self, at_us: u64, cost: u32) -> Decision {
+    fn ask(&mut self, at_us: u64, cost: u64) -> Decision {
         let now = START.saturating_add(Micros::new(at_us));
         let action = Action::take(cost);
         let mut reading = self.algorithm.read(&self.state, now, &action);
@@ -62,7 +62,7 @@ impl History {
 }
 
 /// The decision on `cost` permits some time after others were asked for.
-fn judged(limit: Limit, before: &[u32], after_us: u64, cost: u32) -> Decision {
+fn judged(limit: Limit, before: &[u64], after_us: u64, cost: u64) -> Decision {
     let mut history = History::of(limit);
     for &cost in before {
         let _ = history.ask(0, cost);

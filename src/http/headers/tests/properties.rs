@@ -7,17 +7,22 @@ use proptest::prelude::*;
 
 use super::super::single::{DRAFT_6, Values, X_RATELIMIT};
 use super::*;
+use crate::limit::MOST_PERMITS;
 
 fn limits() -> impl Strategy<Value = Limit> {
-    let permits = prop_oneof![1..200_u32, any::<u32>().prop_map(|n| n.max(1))];
+    let large = (0..50_u32, any::<u64>())
+        .prop_map(|(bits, n): (u32, u64)| 1 + n % (1_u64 << bits).min(MOST_PERMITS));
+    let permits = prop_oneof![1..200_u64, large];
     let us = prop_oneof![
         (1..400_u64).prop_map(|secs| secs * 1_000_000),
         1_000..3_000_000_000_u64,
+        (1..=366_u64).prop_map(|days| days * 86_400_000_000),
     ];
-    (0..5, permits, us, 1..300_u32).prop_map(|(which, permits, us, burst)| {
+    (0..5, permits, us, 1..300_u64).prop_map(|(which, permits, us, burst)| {
         let window = Duration::from_micros(us);
         match which {
-            0 => Limit::gcra(permits, window).burst(burst),
+            0 => Limit::gcra(permits.min(us.saturating_mul(1_000_000)), window)
+                .burst(burst.min(100 * permits)),
             1 => Limit::fixed_window(permits, window),
             2 => Limit::sliding_window(permits, window),
             3 => Limit::sliding_counter(permits, window),
@@ -28,12 +33,12 @@ fn limits() -> impl Strategy<Value = Limit> {
 
 /// A policy's key: its limit, the costs asked for at the start, the cost asked for now, and how
 /// long a denial of it bans.
-type Asked = (Limit, Vec<u32>, u32, Option<u64>);
+type Asked = (Limit, Vec<u64>, u64, Option<u64>);
 
 fn asked() -> impl Strategy<Value = Asked> {
     let ban = prop::option::weighted(0.2, 1..20_000_000_000_u64);
-    let before = prop::collection::vec(0..300_u32, 0..6);
-    (limits(), before, 0..300_u32, ban)
+    let before = prop::collection::vec(0..300_u64, 0..6);
+    (limits(), before, 0..300_u64, ban)
 }
 
 /// The key's history, and the decision on the cost asked for now.

@@ -26,7 +26,7 @@ async fn back(store: &Scripted) {
 }
 
 /// What is left of the local share while the store is down.
-async fn left(store: &Scripted, failover: &Failover, limit: Limit) -> u32 {
+async fn left(store: &Scripted, failover: &Failover, limit: Limit) -> u64 {
     store.now(Way::FailsAtOnce(GONE));
     let look = [check("api", limit, QUARTER).to(Action::look())];
     ask(failover, &look).await[0].remaining()
@@ -84,7 +84,7 @@ async fn the_share_is_one_whatever_the_reason() {
         for _ in 0..3 {
             let limit = Limit::fixed_window(20, MINUTE);
             let decisions = ask(&failover, &[check("api", limit, QUARTER)]).await;
-            admitted += u32::from(decisions.all_allow());
+            admitted += u64::from(decisions.all_allow());
         }
     }
     assert_eq!(admitted, 5);
@@ -268,7 +268,7 @@ async fn a_subject_without_room_is_refused() {
         let limit = Limit::fixed_window(1, HOUR);
         let decisions = ask(&failover, &[check(&number.to_string(), limit, QUARTER)]).await;
         let is_refused = matches!(decisions[0].outcome(), Outcome::FailedClosed(_));
-        refused += u32::from(is_refused);
+        refused += u64::from(is_refused);
     }
     assert!(refused > 500, "{refused}");
 }

@@ -223,7 +223,7 @@ pub(super) async fn ask<S: Store>(
 pub(super) async fn ask_at_once<S: Store>(
     process: &Prefetching<S>,
     subject: &Subject,
-    times: u32,
+    times: u64,
 ) -> JoinSet<Decision> {
     let mut asked = JoinSet::new();
     for _ in 0..times {
@@ -256,7 +256,7 @@ pub(super) async fn ask_for_a_batch<S: Store>(
 pub(super) fn in_hand<S: Store>(
     process: &Prefetching<S>,
     subject: &Subject,
-    cost: u32,
+    cost: u64,
 ) -> Option<Decision> {
     match process.ask(&[subject.check(Action::take(cost))]) {
         Answer::Ready(answer) => Some(answer.unwrap()[0]),

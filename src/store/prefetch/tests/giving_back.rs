@@ -57,7 +57,7 @@ async fn unspent_permits_are_given_back_when_the_limiter_ends() {
 }
 
 /// Subjects of which a process holds permits, and how many of them it has used.
-async fn many_held<S: Store>(process: &Prefetching<S>) -> (Vec<Subject>, u32) {
+async fn many_held<S: Store>(process: &Prefetching<S>) -> (Vec<Subject>, u64) {
     let one = windowed();
     let subjects: Vec<_> = (0..64).map(|number| one.numbered(number)).collect();
     for _ in 0..40 {
@@ -187,7 +187,7 @@ async fn a_subject_that_has_several_limits_at_a_time_gets_all_that_they_hold() {
             };
             asked += 1;
             let decision = ask(&process, subject, Action::take(1)).await.unwrap();
-            allowed += u32::from(decision.is_allowed());
+            allowed += u64::from(decision.is_allowed());
             settle().await;
             advance(MILLISECOND).await;
             if allowed == 4_000 {
@@ -327,7 +327,7 @@ async fn permits_given_back_by_one_process_are_not_handed_out_twice() {
             settle().await;
         }
     }
-    let owed = 1_000 - u64::from(fleet.look(&subject).remaining());
+    let owed = 1_000 - fleet.look(&subject).remaining();
     // One falls silent until its permits are due to be given back.
     for _ in 0..7 {
         tokio::time::sleep(50 * MILLISECOND).await;

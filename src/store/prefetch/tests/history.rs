@@ -26,8 +26,8 @@ pub(super) struct History {
 enum Step {
     /// Asks this often for this many permits, with these pauses.
     Ask {
-        times: u32,
-        cost: u32,
+        times: u64,
+        cost: u64,
         pause: Duration,
     },
     /// A process that does not prefetch takes everything there is.
@@ -54,10 +54,10 @@ pub(super) fn histories(limit: impl Strategy<Value = Limit>) -> impl Strategy<Va
         let age = Duration::from_millis(age);
         Prefetch::new().share(share).max_age(age)
     });
-    let cost = prop_oneof![5 => Just(1_u32), 1 => 2..6_u32];
+    let cost = prop_oneof![5 => Just(1_u64), 1 => 2..6_u64];
     let micros = |range: std::ops::Range<u64>| range.prop_map(Duration::from_micros);
     let step = prop_oneof![
-        12 => (1..60_u32, cost, micros(0..3_000))
+        12 => (1..60_u64, cost, micros(0..3_000))
             .prop_map(|(times, cost, pause)| Step::Ask { times, cost, pause }),
         1 => (0..60_u64, 0..8_u64).prop_map(|(there, back)| Step::Slow {
             there: there.saturating_sub(50),
@@ -83,7 +83,7 @@ pub(super) struct HandedOut(pub(super) Arc<Mutex<Vec<Permits>>>);
 
 pub(super) struct Permits {
     pub(super) at: Micros,
-    pub(super) count: u32,
+    pub(super) count: u64,
     /// The end of the store's window at that moment, if one was open.
     pub(super) window: Option<Micros>,
     pub(super) is_of_batch: bool,
@@ -91,7 +91,7 @@ pub(super) struct Permits {
 
 impl HandedOut {
     /// Notes a decision on a question asked at `now`, with what a look showed then.
-    fn note(&self, now: Micros, count: u32, decision: &Decision, look: &Decision) {
+    fn note(&self, now: Micros, count: u64, decision: &Decision, look: &Decision) {
         if !decision.is_allowed() {
             return;
         }
@@ -181,7 +181,7 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, position: usize, cost: u32) {
+    fn ask(&mut self, position: usize, cost: u64) {
         // One process does not prefetch.
         let subject = if position == 0 {
             self.plain.clone()

@@ -13,7 +13,7 @@ use crate::time::{Micros, SECOND};
 
 /// Limits that keep a debt: `gcra` and the buckets.
 fn debts() -> impl Strategy<Value = Limit> {
-    (0..3_u8, 50..3_000_u32, 1..1_000_u32).prop_map(|(kind, permits, burst)| {
+    (0..3_u8, 50..3_000_u64, 1..1_000_u64).prop_map(|(kind, permits, burst)| {
         let burst = burst.min(permits);
         match kind {
             0 => Limit::gcra(permits, SECOND).burst(burst),
@@ -24,7 +24,7 @@ fn debts() -> impl Strategy<Value = Limit> {
 }
 
 fn windows() -> impl Strategy<Value = Limit> {
-    (any::<bool>(), 50..3_000_u32).prop_map(|(is_aligned, permits)| match is_aligned {
+    (any::<bool>(), 50..3_000_u64).prop_map(|(is_aligned, permits)| match is_aligned {
         true => Limit::fixed_window(permits, SECOND / 2).aligned(),
         false => Limit::fixed_window(permits, SECOND),
     })
@@ -49,7 +49,7 @@ fn conforms(algorithm: &Algorithm, handed_out: &mut [Permits]) -> Result<(), Tes
 
 /// For windows: none hands out more than the limit.
 fn fills_windows(algorithm: &Algorithm, handed_out: &[Permits]) -> Result<(), TestCaseError> {
-    let mut windows: HashMap<Micros, u32> = HashMap::new();
+    let mut windows: HashMap<Micros, u64> = HashMap::new();
     for Permits {
         at, count, window, ..
     } in handed_out

@@ -41,7 +41,7 @@ fn windowed() -> Subject {
 }
 
 /// Asks this many times, once a millisecond, and lets the batches arrive.
-async fn warm_up<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u32) {
+async fn warm_up<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u64) {
     for _ in 0..times {
         let decision = ask(process, subject, Action::take(1)).await.unwrap();
         assert!(decision.is_allowed());
@@ -235,7 +235,7 @@ async fn a_cost_that_fits_is_not_denied_because_a_batch_does_not() {
     let mut allowed = 0;
     for _ in 0..200 {
         let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
-        allowed += u32::from(decision.is_allowed());
+        allowed += u64::from(decision.is_allowed());
         settle().await;
     }
     assert_eq!(allowed, 100);
@@ -249,7 +249,7 @@ async fn remaining_permits_are_those_held_here_and_those_in_the_store() {
     let step = Duration::from_micros(100);
     for used in 1..=1_000 {
         let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
-        assert_eq!(decision.remaining(), 10_000 - used);
+        assert_eq!(decision.remaining(), 10_000 - u64::from(used));
         assert_eq!(decision.limit(), 10_000);
         // Not what held when the batch was taken.
         let left = MINUTE - (used - 1) * step;
@@ -258,7 +258,7 @@ async fn remaining_permits_are_those_held_here_and_those_in_the_store() {
         settle().await;
         for action in [Action::look(), Action::spend(0)] {
             let look = ask(&process, &subject, action).await.unwrap();
-            assert_eq!(look.remaining(), 10_000 - used);
+            assert_eq!(look.remaining(), 10_000 - u64::from(used));
         }
         advance(step).await;
     }
@@ -303,7 +303,7 @@ async fn a_decision_from_a_batch_tells_that_the_limit_is_near() {
         let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
         let is_near = decision.remaining() <= 100;
         assert_eq!(decision.is_near_limit, is_near, "{}", decision.remaining());
-        from_batches[usize::from(is_near)] += u32::from(decision.is_prefetched());
+        from_batches[usize::from(is_near)] += u64::from(decision.is_prefetched());
         settle().await;
         advance(Duration::from_micros(100)).await;
     }

@@ -16,11 +16,11 @@ use crate::store::{Answer, Check, Store, UnderWay};
 use crate::time::{HOUR, SECOND};
 
 /// Asks for a permit this many times, once a millisecond. Returns how often there was one.
-async fn ask_often<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u32) -> u32 {
+async fn ask_often<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u64) -> u64 {
     let mut allowed = 0;
     for _ in 0..times {
         let answer = ask(process, subject, Action::take(1)).await;
-        allowed += u32::from(answer.is_ok_and(|decision| decision.is_allowed()));
+        allowed += u64::from(answer.is_ok_and(|decision| decision.is_allowed()));
         settle().await;
         advance(MILLISECOND).await;
     }
@@ -75,7 +75,7 @@ async fn a_subject_that_was_denied_takes_batches_again_when_there_is_room() {
             let mut in_hand = 0;
             for _ in 0..times {
                 let answer = ask(&process, &subject, Action::take(cost)).await;
-                in_hand += u32::from(answer.is_ok_and(|decision| decision.is_prefetched()));
+                in_hand += u64::from(answer.is_ok_and(|decision| decision.is_prefetched()));
                 settle().await;
                 advance(MILLISECOND).await;
             }
@@ -109,7 +109,7 @@ async fn where_a_trip_takes_longer_than_permits_may_be_held_hardly_any_are_taken
             advance(MILLISECOND).await;
         }
         for decision in all.join_all().await.into_iter().flatten() {
-            in_hand += u32::from(decision.is_prefetched());
+            in_hand += u64::from(decision.is_prefetched());
         }
         let asked = way.asked().into_iter();
         let batches = asked.filter(|action| action.takes() > 1).count();

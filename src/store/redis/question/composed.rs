@@ -183,7 +183,7 @@ fn read_singles(
     // a permit comes back after the last of them.
     let (mut together, mut next) = (0, Micros::ZERO);
     // What was read for the one before, and what it has taken.
-    let mut before: Option<(Reading, u32)> = None;
+    let mut before: Option<(Reading, u64)> = None;
     for Run { asked, times } in chain {
         if together == 0
             && let Some(error) = rows.failure()

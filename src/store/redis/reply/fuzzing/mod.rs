@@ -5,7 +5,7 @@ use redis::Value;
 mod shared;
 
 use crate::algorithm::{Action, Algorithm, Penalty};
-use crate::limit::{Limit, per_second};
+use crate::limit::{Limit, MOST_PERMITS, per_second};
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::question::{Batch, Question};
 use crate::store::{Check, PolicyId};
@@ -67,10 +67,10 @@ pub fn redis_reply(data: &[u8]) {
 fn algorithms() -> Vec<Algorithm> {
     let limits = [
         Limit::gcra(3, 7 * SECOND),
-        Limit::gcra(1_000_000, SECOND).burst(u32::MAX),
+        Limit::gcra(1_000_000, SECOND).burst(MOST_PERMITS),
         Limit::token_bucket(3, per_second(3)),
         Limit::leaky_bucket(3, per_second(3)),
-        Limit::fixed_window(u32::MAX, SECOND),
+        Limit::fixed_window(MOST_PERMITS, SECOND),
         Limit::sliding_log(3, SECOND),
         Limit::sliding_window(3, SECOND),
         Limit::sliding_counter(3, SECOND),

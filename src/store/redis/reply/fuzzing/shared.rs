@@ -15,7 +15,7 @@ pub(super) fn read(choice: u8, reply: &Value) {
     let grouped = policies.clone().map(|policy| policy.in_group("group"));
     let subjects = [0_u64, 0, u64::from(choice % 2)];
     let period = if choice.is_multiple_of(3) { 3 } else { 1 };
-    let debt = Limit::gcra(period, SECOND).burst(1 + u32::from(choice));
+    let debt = Limit::gcra(period, SECOND).burst(1 + u64::from(choice));
     let window = Limit::fixed_window(7, HOUR);
     for limit in [debt, window] {
         ask(
