@@ -82,7 +82,7 @@
 //!
 //! Keys of a foreign type and a full memory do not count towards the breaker. Nor do failures on
 //! some nodes of a cluster, as long as others have answered within a second, unless half of at least
-//! 20 questions within a second time out. [`Limiter::breaker`] tells the state.
+//! 20 questions within a second time out. [`Limiter::breaker_state`] tells the state.
 //!
 //! # What if there are proxies
 //!

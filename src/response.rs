@@ -16,7 +16,7 @@ pub struct ResponseHead<'a> {
 
 impl<'a> ResponseHead<'a> {
     /// The head of this response.
-    pub fn of<B>(response: &'a Response<B>) -> Self {
+    pub fn new<B>(response: &'a Response<B>) -> Self {
         Self {
             status: response.status(),
             headers: response.headers(),
@@ -70,10 +70,10 @@ mod tests {
         ] {
             let response = Response::builder().header("grpc-status", value);
             let response = response.body(()).unwrap();
-            let told = ResponseHead::of(&response).grpc_status();
+            let told = ResponseHead::new(&response).grpc_status();
             assert_eq!(told, status, "{value:?}");
         }
         let response = Response::new(());
-        assert_eq!(ResponseHead::of(&response).grpc_status(), None);
+        assert_eq!(ResponseHead::new(&response).grpc_status(), None);
     }
 }

@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
 
 fn denied(method: Method, content_type: &HeaderValue) -> Response<impl Sized> {
     let policy = Policy::new("a 50% \"tide\"", Limit::gcra(1, Duration::from_secs(1)));
-    let store = AlwaysDeny::retry_after(Duration::from_secs(7));
+    let store = AlwaysDeny::new(Duration::from_secs(7));
     let limiter = Limiter::new(store, [policy.by(Everybody)]).expect("a sound policy");
     let hello = service_fn(async |_| Ok::<_, Infallible>(Response::new(String::new())));
     let service = RateLimitLayer::new(limiter).wrap_body().layer(hello);

@@ -144,14 +144,14 @@ fn is_proxy(address: IpAddr) -> bool {
 }
 
 pub(crate) fn key(extractor: &ClientAddr, request: &Request<()>) -> Key {
-    let head = RequestHead::of(request);
+    let head = RequestHead::new(request);
     let key = extractor.extract(&head);
     key.expect("whatever the header says, there is a key")
 }
 
 /// `None` when nobody knows who the client is.
 pub(crate) fn client(extractor: &ClientAddr, request: &Request<()>) -> Option<IpAddr> {
-    extractor.address(&RequestHead::of(request)).ok()
+    extractor.address(&RequestHead::new(request)).ok()
 }
 
 /// The lines of a text that a header can have.

@@ -42,7 +42,7 @@ impl Config {
     /// let config = Config::from_toml("store = \"memory\"\npolicy = []")?
     ///     .policy(Policy::new("tenant", Limit::gcra(600, MINUTE)).by(tenant))?;
     /// let limiter = config.connect_lazy()?;
-    /// assert_eq!(limiter.policies(), ["tenant"]);
+    /// assert_eq!(limiter.policy_names(), ["tenant"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -76,7 +76,7 @@ mod tests {
             response = response.header("grpc-status", status);
         }
         let response = response.body(()).unwrap();
-        counted.is_none_or(|counted| counted.has(&ResponseHead::of(&response)))
+        counted.is_none_or(|counted| counted.has(&ResponseHead::new(&response)))
     }
 
     #[test]

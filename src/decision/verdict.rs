@@ -29,7 +29,7 @@ impl Verdict {
     }
 
     /// The decision of the policy of this name, if it was asked.
-    pub fn of(&self, policy: &str) -> Option<&Decision> {
+    pub fn get(&self, policy: &str) -> Option<&Decision> {
         let mut each = self.iter();
         each.find_map(|(name, decision)| (name == policy).then_some(decision))
     }

@@ -82,7 +82,7 @@ mod tests {
             request.headers_mut().append("x-cost", value);
         }
         HeaderCost::new("X-Cost")
-            .cost(&RequestHead::of(&request))
+            .cost(&RequestHead::new(&request))
             .map_err(|error| error.to_string())
     }
 

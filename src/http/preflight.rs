@@ -35,7 +35,7 @@ mod tests {
             }
             let request = request.body(()).unwrap();
             assert_eq!(
-                is_preflight(&RequestHead::of(&request)),
+                is_preflight(&RequestHead::new(&request)),
                 expected,
                 "{verb} {names:?}"
             );

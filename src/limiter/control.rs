@@ -34,7 +34,7 @@ impl Limiter {
     }
 
     /// The names of the policies in force, in their order.
-    pub fn policies(&self) -> Vec<String> {
+    pub fn policy_names(&self) -> Vec<String> {
         let rules = self.0.rules.load();
         let policies = rules.policies.iter();
         policies.map(|policy| policy.id.name().to_owned()).collect()
@@ -89,7 +89,7 @@ impl Limiter {
 
     /// The state of the circuit breaker in front of the store. Always
     /// [closed](BreakerState::Closed) over a store that answers from memory.
-    pub fn breaker(&self) -> BreakerState {
+    pub fn breaker_state(&self) -> BreakerState {
         self.0.store.breaker().state()
     }
 

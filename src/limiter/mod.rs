@@ -199,6 +199,8 @@ fn answered<D, E: fmt::Debug>(answer: Result<D, E>) -> D {
 
 impl fmt::Debug for Limiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Limiter").field(&self.policies()).finish()
+        f.debug_tuple("Limiter")
+            .field(&self.policy_names())
+            .finish()
     }
 }

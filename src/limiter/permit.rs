@@ -58,7 +58,7 @@ impl Permit {
     /// If the permit is not of this policy, or the policy counts what runs at the same time, which
     /// is given back whole.
     pub fn settle(&mut self, policy: &str, actual: u64) -> Result<(), CheckError> {
-        if self.verdict.of(policy).is_none() {
+        if self.verdict.get(policy).is_none() {
             return Err(CheckError::UnknownPolicy {
                 name: policy.to_owned(),
             });

@@ -26,7 +26,7 @@ impl Enforcement {
         if enforced.is_empty() {
             return Self::none("no policy is enforced: each is in shadow mode or off");
         }
-        if limiter.breaker() == BreakerState::Closed {
+        if limiter.breaker_state() == BreakerState::Closed {
             return Self {
                 status: "full",
                 reason: None,

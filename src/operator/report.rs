@@ -152,7 +152,7 @@ impl State {
                     duration_ms: millis(outage.duration),
                     uncounted: outage.uncounted,
                 }),
-                breaker: limiter.breaker().as_str(),
+                breaker: limiter.breaker_state().as_str(),
                 answers,
                 failures,
                 answering_us: counters.answering_us(),

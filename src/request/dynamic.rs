@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn about_a_request<T>(ask: impl Fn(&RequestHead<'_>) -> T) -> T {
-        ask(&RequestHead::of(&Request::new(())))
+        ask(&RequestHead::new(&Request::new(())))
     }
 
     #[test]

@@ -94,7 +94,7 @@ mod tests {
             .iter()
             .fold(request, |request, field| request.header("host", *field));
         let request = request.body(()).unwrap();
-        RequestHead::of(&request).host().map(Cow::into_owned)
+        RequestHead::new(&request).host().map(Cow::into_owned)
     }
 
     #[test]

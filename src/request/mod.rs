@@ -45,7 +45,7 @@ pub struct RequestHead<'a> {
 
 impl<'a> RequestHead<'a> {
     /// The head of this request.
-    pub fn of<B>(request: &'a Request<B>) -> Self {
+    pub fn new<B>(request: &'a Request<B>) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),

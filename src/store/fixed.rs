@@ -47,7 +47,7 @@ impl Store for AlwaysAllow {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = AlwaysDeny::retry_after(Duration::from_secs(7));
+/// let store = AlwaysDeny::new(Duration::from_secs(7));
 /// let limiter = Limiter::new(store, [Policy::new("api", Limit::gcra(100, MINUTE))])?;
 /// let denied = limiter.check("api", "alice").await?;
 /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(7)));
@@ -62,7 +62,7 @@ pub struct AlwaysDeny {
 
 impl AlwaysDeny {
     /// A store whose denials all tell this wait.
-    pub fn retry_after(retry_after: Duration) -> Self {
+    pub fn new(retry_after: Duration) -> Self {
         Self {
             retry_after: retry_after.into(),
         }

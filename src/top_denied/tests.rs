@@ -23,7 +23,7 @@ impl List {
         let top = TopDenied::builder(10)
             .half_life(HALF_LIFE)
             .on_clocks(Arc::new(wall_clock.clone()), Arc::new(stopwatch.clone()));
-        let limiter = Limiter::builder(AlwaysDeny::retry_after(MINUTE))
+        let limiter = Limiter::builder(AlwaysDeny::new(MINUTE))
             .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
             .observe(top.clone())
             .build();

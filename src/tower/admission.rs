@@ -140,7 +140,7 @@ impl Admitted {
     {
         let mut charges = self.charges.take();
         if let Some(charges) = &mut charges {
-            charges.settle_by(&ResponseHead::of(&response));
+            charges.settle_by(&ResponseHead::new(&response));
         }
         self.headers.tell_of_handler(&mut response, &SystemClock);
         self.fields.add_to(&mut response);

@@ -164,7 +164,7 @@ where
             request,
             settings,
         } = asking.take().expect(POLLED_AGAIN);
-        let head = RequestHead::of(&request);
+        let head = RequestHead::new(&request);
         let disposition = settings.dispose(evaluation.conclude(), &head);
         Poll::Ready(match disposition {
             Disposition::Admit(admitted) if admitted.delay.is_zero() => {

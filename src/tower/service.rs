@@ -92,7 +92,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<ReqBody>) -> Self::Future {
-        let head = RequestHead::of(&request);
+        let head = RequestHead::new(&request);
         match self.settings.evaluate(&head) {
             Evaluated::Ready(Disposition::Admit(mut admitted)) if admitted.delay.is_zero() => {
                 admitted.begin(&mut request);

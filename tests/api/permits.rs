@@ -65,7 +65,7 @@ async fn all_policies_admit_or_nothing_is_taken(bench: &Bench) {
             assert_eq!(denied.policy(), by, "{costs:?}");
             assert_eq!(denied.error(), None);
             let verdict = denied.verdict().unwrap();
-            assert_eq!(verdict.of(by), denied.decision());
+            assert_eq!(verdict.get(by), denied.decision());
             let names: Vec<_> = verdict.iter().map(|(name, _)| name).collect();
             assert_eq!(names, NAMES);
             assert_eq!(left(&limiter).await, [9, 4, 6], "{costs:?}");

@@ -14,7 +14,7 @@ async fn a_policy_in_code_is_decided_together_with_those_of_the_file() {
     let config = Config::from_toml(&with_field("key = \"everybody\"")).unwrap();
     let config = config.policy(in_code("more")).unwrap();
     let limiter = config.connect().await.unwrap();
-    assert_eq!(limiter.policies(), ["client", "more"]);
+    assert_eq!(limiter.policy_names(), ["client", "more"]);
     let layer = config.layer(limiter.clone());
     for (status, left) in [(200, 99), (429, 99)] {
         assert_eq!(answers(&layer, Request::new(())).await.status(), status);

@@ -51,7 +51,7 @@ fn a_file_without_policies_is_refused_unless_it_says_so() {
         );
         assert!(refused.contains("policy = []"), "{refused}");
         let limiter = read(&format!("{head}policy = []\n")).connect_lazy();
-        assert!(limiter.unwrap().policies().is_empty());
+        assert!(limiter.unwrap().policy_names().is_empty());
     }
     let refused = serde_json::from_str::<Config>(r#"{"store": "memory"}"#).unwrap_err();
     assert!(

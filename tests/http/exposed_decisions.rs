@@ -226,7 +226,7 @@ async fn a_service_behind_a_store_that_always_allows_is_never_limited() {
 
 #[tokio::test]
 async fn a_client_of_an_always_denying_store_sees_a_usual_denial() {
-    let store = AlwaysDeny::retry_after(Duration::from_secs(7));
+    let store = AlwaysDeny::new(Duration::from_secs(7));
     let url = serve(app().layer(layer(store, [user(1_000)]))).await;
     for _ in 0..3 {
         let response = ask(&url, "/decision").await;
@@ -251,7 +251,7 @@ async fn stores_that_always_say_the_same_do_so_whatever_the_limit() {
     };
     let wait = Duration::from_secs(7);
     let allowing = Limiter::new(AlwaysAllow, policies()).unwrap();
-    let denying = Limiter::new(AlwaysDeny::retry_after(wait), policies()).unwrap();
+    let denying = Limiter::new(AlwaysDeny::new(wait), policies()).unwrap();
     for policy in ["gcra", "log", "queue", "slots", "penalty"] {
         for _ in 0..3 {
             let allowed = allowing.check(policy, "alice").await.unwrap();

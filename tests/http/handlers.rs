@@ -33,7 +33,7 @@ fn by_builder(limiter: Limiter) -> Router {
         };
         let request = Request::from_parts(parts, ());
         let rejection = Rejection::from(denied);
-        let response = rejection.response(&RequestHead::of(&request), &PlainText);
+        let response = rejection.response(&RequestHead::new(&request), &PlainText);
         response.map(Body::from)
     };
     Router::new().route("/", any(handler))

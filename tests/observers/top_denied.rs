@@ -21,7 +21,7 @@ fn top(capacity: usize, clock: &ManualClock) -> TopDenied {
 /// Denies everything that any of these policies is asked.
 fn denying(top: &TopDenied, policies: &[&str]) -> Limiter {
     let policies = policies.iter();
-    Limiter::builder(AlwaysDeny::retry_after(MINUTE))
+    Limiter::builder(AlwaysDeny::new(MINUTE))
         .policies(policies.map(|name| Policy::new(*name, Limit::gcra(1, MINUTE))))
         .observe(top.clone())
         .build()
@@ -62,7 +62,7 @@ fn the_worst_comes_first_with_its_policy_and_its_hash() {
 #[test]
 fn a_hash_is_found_by_hashing_suspects_with_the_same_secret() {
     let top = TopDenied::new(10);
-    let limiter = Limiter::builder(AlwaysDeny::retry_after(MINUTE))
+    let limiter = Limiter::builder(AlwaysDeny::new(MINUTE))
         .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
         .key_secret("open sesame")
         .observe(top.clone())

@@ -203,7 +203,7 @@ mod tests {
     fn a_user_is_the_same_key_whichever_way_it_is_read() {
         let mut request = Request::new(());
         request.extensions_mut().insert(UserId(7));
-        let head = RequestHead::of(&request);
+        let head = RequestHead::new(&request);
         let key = Extension::<UserId>::new().extract(&head);
         assert_eq!(key, Ok(UserId(7).into()));
         for by_its_id in [
@@ -222,7 +222,7 @@ mod tests {
         request.extensions_mut().insert(UserId(7));
         let of_a_tenant = |user: u64| Key::all([Key::from("acme"), Key::user(user)]);
         let by = Extension::with(move |user: &UserId| of_a_tenant(user.0));
-        assert_eq!(by.extract(&RequestHead::of(&request)), Ok(of_a_tenant(7)));
+        assert_eq!(by.extract(&RequestHead::new(&request)), Ok(of_a_tenant(7)));
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
             Extension::with(|user: &UserId| user.0),
             Extension::optional(|user: &UserId| Some(user.0)),
         ] {
-            let key = by.extract(&RequestHead::of(&request));
+            let key = by.extract(&RequestHead::new(&request));
             let Err(KeyError::NotProvided(text)) = key else {
                 panic!("the server is to blame: {key:?}");
             };
@@ -252,7 +252,7 @@ mod tests {
         ] {
             let mut request = Request::new(());
             request.extensions_mut().insert(user);
-            assert_eq!(by.extract(&RequestHead::of(&request)), key);
+            assert_eq!(by.extract(&RequestHead::new(&request)), key);
         }
     }
 }

@@ -111,7 +111,7 @@ mod tests {
             let value = HeaderValue::from_bytes(value).unwrap();
             request.headers_mut().append("x-user", value);
         }
-        Header::new("X-User").extract(&RequestHead::of(&request))
+        Header::new("X-User").extract(&RequestHead::new(&request))
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             let refusal = header.validate().unwrap_err().to_string();
             assert!(refusal.starts_with(&format!("header: got {name:?}: ")));
             let request = Request::new(());
-            let key = header.extract(&RequestHead::of(&request));
+            let key = header.extract(&RequestHead::new(&request));
             assert_eq!(key, Err(KeyError::Missing));
         }
     }

@@ -58,7 +58,7 @@ mod tests {
         let request = fields
             .iter()
             .fold(request, |request, field| request.header("host", *field));
-        Host.extract(&RequestHead::of(&request.body(()).unwrap()))
+        Host.extract(&RequestHead::new(&request.body(()).unwrap()))
     }
 
     #[test]

@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn extract(extractor: impl KeyExtractor) -> Result<Key, KeyError> {
-        extractor.extract(&RequestHead::of(&Request::new(())))
+        extractor.extract(&RequestHead::new(&Request::new(())))
     }
 
     fn part(text: &str) -> Fixed {

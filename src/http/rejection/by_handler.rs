@@ -85,7 +85,7 @@ impl axum::response::IntoResponse for Rejection {
     fn into_response(self) -> axum::response::Response {
         // A handler's answer goes over HTTP, and axum itself strips its body for `HEAD`.
         let request = http::Request::new(());
-        let head = crate::request::RequestHead::of(&request);
+        let head = crate::request::RequestHead::new(&request);
         self.response(&head, &super::ProblemJson).map(Into::into)
     }
 }

@@ -19,7 +19,7 @@ fn rejection(kind: RejectionKind, secs: Option<u64>) -> Rejection {
 }
 
 fn answered(rejection: Rejection, builder: &dyn OnRejection) -> Response<Bytes> {
-    rejection.response(&RequestHead::of(&Request::new(())), builder)
+    rejection.response(&RequestHead::new(&Request::new(())), builder)
 }
 
 const FAILED: RejectionKind = RejectionKind::StoreFailed(StoreErrorKind::TimedOut);
@@ -79,7 +79,7 @@ fn answered_to(method: Method, content_type: &str, rejection: Rejection) -> Resp
         .header(CONTENT_TYPE, content_type)
         .body(())
         .expect("a content type");
-    rejection.response(&RequestHead::of(&request), &ProblemJson)
+    rejection.response(&RequestHead::new(&request), &ProblemJson)
 }
 
 const GRPC: [&str; 4] = [
@@ -153,7 +153,7 @@ fn a_builder_that_sets_no_status_answers_with_that_of_the_rejection() {
         for content_type in GRPC {
             let request = Request::post("/").header(CONTENT_TYPE, content_type);
             let request = request.body(()).expect("a content type");
-            let head = RequestHead::of(&request);
+            let head = RequestHead::new(&request);
             let response = rejection(kind, None).response(&head, &silent);
             assert_eq!(response.status(), 200, "{kind:?} {content_type}");
         }
@@ -193,7 +193,7 @@ fn a_content_length_of_the_builder_stays_also_for_head() {
     };
     let request = Request::head("/").body(()).expect("a valid path");
     let rejection = rejection(RejectionKind::QuotaExceeded, Some(7));
-    let response = rejection.response(&RequestHead::of(&request), &own);
+    let response = rejection.response(&RequestHead::new(&request), &own);
     assert_eq!(response.headers()[CONTENT_LENGTH], "1000");
     assert!(response.body().is_empty());
 }
@@ -206,7 +206,7 @@ fn an_answer_without_a_body_gets_no_length_for_head() {
     };
     let request = Request::head("/").body(()).expect("a valid path");
     let rejection = rejection(RejectionKind::QuotaExceeded, Some(7));
-    let response = rejection.response(&RequestHead::of(&request), &empty);
+    let response = rejection.response(&RequestHead::new(&request), &empty);
     assert_eq!(response.headers().get(CONTENT_LENGTH), None);
 }
 

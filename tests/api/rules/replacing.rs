@@ -92,7 +92,7 @@ async fn a_layer_goes_by_the_new_rules_at_once() {
         .policies([one_a_minute("api"), everybody(2)])
         .exempt(Route::get("/health"));
     limiter.replace(rules).unwrap();
-    assert_eq!(limiter.policies(), ["api", "everybody"]);
+    assert_eq!(limiter.policy_names(), ["api", "everybody"]);
     assert_eq!(app.status("alice").await, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(app.status("bob").await, StatusCode::OK);
     assert_eq!(app.get("/health", &[]).await.status(), StatusCode::OK);

@@ -114,7 +114,7 @@ async fn of_a_thousand_requests_at_once_exactly_the_limit_is_let_in() {
         let requests = crowded.send(|_| 401, LIMIT).await;
         let [counted, denied, _] = crowded.let_out(requests, [401, 429, 200]).await;
         assert_eq!([counted, denied], [LIMIT, REQUESTS - LIMIT]);
-        let policy = &crowded.limiter.policies()[0];
+        let policy = &crowded.limiter.policy_names()[0];
         let left = crowded.limiter.peek(policy, "alice").await.unwrap();
         assert_eq!(left.remaining(), 0, "{policy}");
     }

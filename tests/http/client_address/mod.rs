@@ -44,7 +44,7 @@ fn tcp(address: &str) -> Peer {
 }
 
 fn key(extractor: &ClientAddr, request: &Request<()>) -> Key {
-    extractor.extract(&RequestHead::of(request)).unwrap()
+    extractor.extract(&RequestHead::new(request)).unwrap()
 }
 
 fn client(address: &str) -> Key {
@@ -248,7 +248,7 @@ fn settings_that_make_no_sense_are_refused_with_what_would_be_right() {
 fn a_header_that_is_absent_is_told_from_one_that_cannot_be_read() {
     let address = |lines: &[&str]| {
         let request = request(tcp(PROXY), "cf-connecting-ip", lines);
-        tower_throttle::AddressExtractor::address(&single(), &RequestHead::of(&request))
+        tower_throttle::AddressExtractor::address(&single(), &RequestHead::new(&request))
     };
     assert_eq!(address(&[]), Err(KeyError::Missing));
     assert_eq!(
@@ -309,6 +309,6 @@ fn a_request_without_peer_is_a_server_error_not_a_shared_key() {
         .header("x-forwarded-for", "203.0.113.9")
         .body(())
         .unwrap();
-    let error = x_forwarded_for().extract(&RequestHead::of(&request));
+    let error = x_forwarded_for().extract(&RequestHead::new(&request));
     assert!(matches!(error, Err(KeyError::Misconfigured(_))));
 }

@@ -342,7 +342,7 @@ proptest! {
                 None => extractor,
             };
             let request = request(tcp(PROXY), header, &lines);
-            prop_assert!(extractor.extract(&RequestHead::of(&request)).is_ok());
+            prop_assert!(extractor.extract(&RequestHead::new(&request)).is_ok());
         }
     }
 }

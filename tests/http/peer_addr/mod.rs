@@ -11,7 +11,7 @@ use tower_throttle::{
 };
 
 fn extract<B>(extractor: impl KeyExtractor, request: &Request<B>) -> Result<Key, KeyError> {
-    extractor.extract(&RequestHead::of(request))
+    extractor.extract(&RequestHead::new(request))
 }
 
 fn client(address: &str) -> Key {
@@ -59,7 +59,7 @@ fn the_prefix_for_ipv6_can_be_chosen_and_is_checked() {
 #[test]
 fn in_a_list_the_address_is_looked_up_whole_whatever_the_prefix() {
     let request = from("[2001:db8:1:2:3:4:5:6]:1");
-    let head = RequestHead::of(&request);
+    let head = RequestHead::new(&request);
     let whole = Ok("2001:db8:1:2:3:4:5:6".parse().unwrap());
     assert_eq!(PeerAddr.address(&head), whole);
     assert_eq!(PeerAddr.ipv6_prefix(48).address(&head), whole);

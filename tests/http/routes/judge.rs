@@ -34,7 +34,7 @@ impl Judge {
 }
 
 pub(crate) async fn ask(State(judge): State<Judge>, request: Request, next: Next) -> Response {
-    let head = RequestHead::of(&request);
+    let head = RequestHead::new(&request);
     let matches = judge.routes.iter().map(|route| route.matches(&head));
     let seen = Seen {
         matches: matches.collect(),

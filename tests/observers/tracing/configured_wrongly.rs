@@ -197,7 +197,7 @@ async fn failures_to_mend_are_logged_while_the_breaker_is_closed() {
         let limiter = Limiter::new(store, [one_a_minute("api")]).unwrap();
         for _ in 0..150 {
             check(&limiter, "api", 30).await;
-            assert_eq!(limiter.breaker(), BreakerState::Closed);
+            assert_eq!(limiter.breaker_state(), BreakerState::Closed);
             tokio::time::sleep(SECOND).await;
         }
         let warnings = refusals(&log);

@@ -144,7 +144,7 @@ async fn a_full_or_overloaded_store_is_warned_of_once_a_minute() {
             check(&limiter, "api", 20).await;
             tokio::time::sleep(SECOND).await;
         }
-        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed);
         let mut warnings = log.events();
         warnings.retain(|event| event.level == Level::WARN);
         assert_eq!(warnings.len(), 3, "{kind}: {warnings:#?}");
@@ -185,7 +185,7 @@ async fn a_store_with_a_failing_part_is_logged_once_a_minute_and_asked_on() {
         check(&limiter, "api", 20).await;
         tokio::time::sleep(SECOND).await;
     }
-    assert_eq!(limiter.breaker(), BreakerState::Closed);
+    assert_eq!(limiter.breaker_state(), BreakerState::Closed);
     let mut warnings = log.events();
     warnings.retain(|event| event.level == Level::WARN);
     assert_eq!(warnings.len(), 3, "{warnings:#?}");

@@ -191,15 +191,19 @@ async fn flush_gives_back_while_the_breaker_is_open() {
         held.push(limiter.admit(POLICY, EVERYBODY).await.unwrap());
     }
     store.fail(StoreErrorKind::Unreachable);
-    while limiter.breaker() == BreakerState::Closed {
+    while limiter.breaker_state() == BreakerState::Closed {
         let _ = limiter.peek(POLICY, EVERYBODY).await.unwrap();
     }
     drop(held);
     store.work();
-    assert_eq!(limiter.breaker(), BreakerState::Open);
+    assert_eq!(limiter.breaker_state(), BreakerState::Open);
     let (flushed, waited) = timed(limiter.flush()).await;
     assert!(flushed && waited < SECOND / 10, "{waited:?}");
-    assert_eq!(limiter.breaker(), BreakerState::Open, "for all others");
+    assert_eq!(
+        limiter.breaker_state(),
+        BreakerState::Open,
+        "for all others"
+    );
     sleep(SECOND).await;
     assert_eq!(taken(&limiter).await, 0);
 }

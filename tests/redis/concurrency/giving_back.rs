@@ -177,7 +177,7 @@ async fn a_lease_the_store_did_not_end_is_ended_when_it_answers() {
     store.fail(StoreErrorKind::Unreachable);
     drop(response);
     sleep(life / 2).await;
-    assert_ne!(limiter.breaker(), BreakerState::Closed);
+    assert_ne!(limiter.breaker_state(), BreakerState::Closed);
     store.work();
     assert_eq!(taken(&limiter).await, 1);
     let answers_again = Instant::now();

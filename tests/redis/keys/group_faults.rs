@@ -103,7 +103,7 @@ async fn a_take_a_full_server_cannot_write_follows_the_failure_mode() {
     for _ in 0..20 {
         assert_follow_modes(&limiter, StoreErrorKind::Full).await;
     }
-    assert_eq!(limiter.breaker(), BreakerState::Closed);
+    assert_eq!(limiter.breaker_state(), BreakerState::Closed);
     server.set_full(false);
     for policy in ["open", "closed", "local"] {
         let counted = limiter.check(policy, "alice").await.unwrap();
@@ -134,7 +134,7 @@ async fn a_foreign_group_key_fails_only_its_policies_and_subject() {
         let alice = (0..20).map(|_| assert_follow_modes(&limiter, StoreErrorKind::ForeignValue));
         let (others, _) = tokio::join!(join_all(others), join_all(alice));
         assert_eq!(others, [[Outcome::Allowed; 2]; 50], "{command} {value:?}");
-        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed);
         assert_eq!(dump(&server, &key), before, "{command} {value:?}");
         delete(&server, &key);
         for (policy, subject) in [("closed", "bob"), ("beside", "alice")] {

@@ -225,7 +225,7 @@ async fn no_value_opens_the_circuit_breaker_for_others() {
                 "{name} {value:?}"
             );
         }
-        assert_eq!(limiter.breaker(), BreakerState::Closed, "{name} {value:?}");
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed, "{name} {value:?}");
         crate::keys::foreign::delete(&server, &key);
     }
 }

@@ -193,5 +193,5 @@ pub(crate) async fn back(counted: &Counted) {
         assert!(started.elapsed() < 30 * SECOND, "{decision:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(counted.limiter.breaker(), BreakerState::Closed);
+    assert_eq!(counted.limiter.breaker_state(), BreakerState::Closed);
 }

@@ -79,7 +79,7 @@ impl Crowd {
         let elsewhere = join_all(self.elsewhere.iter().map(ask));
         let (there, elsewhere) = tokio::join!(there, elsewhere);
         assert!(elsewhere.iter().all(Option::is_none), "{elsewhere:?}");
-        assert_eq!(self.limiter.breaker(), BreakerState::Closed);
+        assert_eq!(self.limiter.breaker_state(), BreakerState::Closed);
         there
     }
 
@@ -197,7 +197,7 @@ async fn a_node_that_was_gone_from_the_first_question_on() {
     crowd.limiter = limiter_over(&crowd.cluster.url()).await;
     for state in [BreakerState::Open, BreakerState::Closed] {
         let started = Instant::now();
-        while crowd.limiter.breaker() != state {
+        while crowd.limiter.breaker_state() != state {
             let decision = crowd.limiter.check("api", &crowd.there[0]).await.unwrap();
             assert!(decision.store_failure().is_some());
             assert!(started.elapsed() < GENEROUS, "not {state:?}");
@@ -230,7 +230,7 @@ async fn a_node_that_fails_behind_another_leaves_the_breaker_closed() {
     for _ in 0..20 {
         let response = service.clone().oneshot(Request::default()).await.unwrap();
         assert_eq!(response.status(), 503);
-        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed);
     }
 }
 

@@ -190,7 +190,7 @@ async fn a_server_that_is_full() {
     }
     // On a busy machine some may be late.
     assert!(refused > 20, "{refused}");
-    assert_eq!(stage.limiter.breaker(), BreakerState::Closed);
+    assert_eq!(stage.limiter.breaker_state(), BreakerState::Closed);
     stage.server.set_full(false);
     recovery(&stage.limiter).await;
     let left = stage.limiter.peek("closed", "known").await.unwrap();

@@ -35,7 +35,7 @@ async fn a_hanging_server_costs_five_deadlines_then_none() {
     assert!(notes.answers().iter().any(|(_, failure)| failure.is_none()));
     server.signal("STOP");
     for _ in 0..5 {
-        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed);
         assert_eq!(failure(&limiter).await, Some(StoreErrorKind::TimedOut));
     }
     assert_eq!(notes.states(), [BreakerState::Open]);
@@ -56,7 +56,7 @@ async fn a_hanging_server_costs_five_deadlines_then_none() {
     assert!(refused_at_once >= 9_900, "{refused_at_once}");
     server.signal("CONT");
     back(&limiter, "api").await;
-    assert_eq!(limiter.breaker(), BreakerState::Closed);
+    assert_eq!(limiter.breaker_state(), BreakerState::Closed);
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_killed_server_is_found_again_when_it_is_restarted() {
     open(&limiter, "api").await;
     server.restart();
     back(&limiter, "api").await;
-    assert_eq!(limiter.breaker(), BreakerState::Closed);
+    assert_eq!(limiter.breaker_state(), BreakerState::Closed);
 }
 
 /// A listener that accepts every connection and closes it takes the server's place.
@@ -145,7 +145,7 @@ async fn clients_that_go_away_lose_no_probe() {
         })
         .await;
         until("the probe ends without an answer", async || {
-            limiter.breaker() == BreakerState::Open
+            limiter.breaker_state() == BreakerState::Open
         })
         .await;
     }
@@ -166,7 +166,7 @@ async fn clients_that_go_away_do_not_keep_it_open() {
         let leaving = limiter.check("api", "alice").into_future();
         let mut leaving = std::pin::pin!(leaving);
         let _ = futures_util::poll!(leaving.as_mut());
-        limiter.breaker() == BreakerState::Closed
+        limiter.breaker_state() == BreakerState::Closed
     })
     .await;
 }
@@ -182,7 +182,7 @@ async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
     set_right(&server, "-@scripting");
     until("it opens", async || {
         failure(&limiter).await;
-        limiter.breaker() == BreakerState::Open
+        limiter.breaker_state() == BreakerState::Open
     })
     .await;
     let reasons = notes
@@ -222,6 +222,10 @@ async fn failures_of_single_keys_do_not_open_the_breaker() {
             seen += u64::from(decision.store_failure() == Some(expected));
         }
         assert!(seen > 20, "{expected:?}: {seen}");
-        assert_eq!(limiter.breaker(), BreakerState::Closed, "{expected:?}");
+        assert_eq!(
+            limiter.breaker_state(),
+            BreakerState::Closed,
+            "{expected:?}"
+        );
     }
 }

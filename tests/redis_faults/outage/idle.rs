@@ -274,7 +274,7 @@ async fn a_live_idle_connection_survives_a_standstill_of_ours() {
         // What has arrived is read before more time passes.
         tokio::join!(asked, goes_on);
         tokio::time::resume();
-        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed);
         assert_eq!(failure(&limiter).await, None);
     }
     assert_eq!(proxy.accepted().len(), 1);
@@ -294,7 +294,7 @@ async fn a_connection_of_a_pool_that_swallows_everything_is_made_anew() {
     proxy.set(Way::Blackhole);
     until("it opens", async || {
         join_all((0..5).map(|_| limiter.peek("api", "alice"))).await;
-        limiter.breaker() == BreakerState::Open
+        limiter.breaker_state() == BreakerState::Open
     })
     .await;
     proxy.set(Way::Pass);

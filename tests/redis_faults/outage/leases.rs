@@ -41,7 +41,7 @@ async fn places_given_back_in_an_outage_are_free_after_it() {
     open(&limiter, "places").await;
     drop(before);
     tokio::time::sleep(SECOND / 10).await;
-    assert_ne!(limiter.breaker(), BreakerState::Closed);
+    assert_ne!(limiter.breaker_state(), BreakerState::Closed);
     server.signal("CONT");
     back(&limiter, "places").await;
     until("they are free", async || free(&limiter).await == 10).await;

@@ -18,7 +18,7 @@ use tower_throttle::{BreakerState, Limiter};
 async fn open(limiter: &Limiter, policy: &str) {
     until("it opens", async || {
         let _ = limiter.peek(policy, "nobody").await.unwrap();
-        limiter.breaker() == BreakerState::Open
+        limiter.breaker_state() == BreakerState::Open
     })
     .await;
 }

@@ -107,7 +107,7 @@ async fn a_probe_without_answer_does_not_stop_further_questions() {
             servers_pause(&servers, &limiter).await;
             back(&limiter, "api").await;
         }
-        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed);
         assert!(!router.refused().is_empty(), "it was never probed");
     }
 }

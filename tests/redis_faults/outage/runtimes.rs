@@ -52,7 +52,7 @@ async fn all_are_decided(limiter: &Limiter) {
     for decision in join_all(ask("api").chain(ask("window"))).await {
         assert_eq!(decision.unwrap().store_failure(), None);
     }
-    assert_eq!(limiter.breaker(), BreakerState::Closed);
+    assert_eq!(limiter.breaker_state(), BreakerState::Closed);
 }
 
 #[test]

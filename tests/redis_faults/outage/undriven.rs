@@ -163,7 +163,7 @@ fn a_runtime_that_ends_while_connecting_is_no_server_failure() {
             thread::sleep(Duration::from_millis(1));
             drop(passing);
             lasting.block_on(waits).unwrap();
-            assert_eq!(limiter.breaker(), BreakerState::Closed);
+            assert_eq!(limiter.breaker_state(), BreakerState::Closed);
         }
     }
 }
@@ -190,7 +190,7 @@ fn a_runtime_that_ends_costs_others_nothing() {
         for decision in lasting.block_on(asked) {
             assert_eq!(decision.unwrap().store_failure(), None);
         }
-        assert_eq!(limiter.breaker(), BreakerState::Closed);
+        assert_eq!(limiter.breaker_state(), BreakerState::Closed);
         lasting.block_on(is_decided(&limiter, "bob"));
     }
 }

@@ -47,7 +47,7 @@ async fn open(limiter: &Limiter) {
     for _ in 0..5 {
         let _ = limiter.peek("api", "nobody").await.unwrap();
     }
-    assert_eq!(limiter.breaker(), BreakerState::Open);
+    assert_eq!(limiter.breaker_state(), BreakerState::Open);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +175,7 @@ async fn remembered_denials_outlast_a_redis_that_is_gone() {
     let (limiter, without_memory) = (over(store), over(without_memory));
     use_up(&limiter, "alice").await;
     server.kill();
-    while limiter.breaker() != BreakerState::Open {
+    while limiter.breaker_state() != BreakerState::Open {
         let _ = limiter.peek("api", "nobody").await.unwrap();
     }
     assert_eq!(outcome(&limiter, "alice").await, Outcome::Denied);

@@ -71,7 +71,7 @@ mod tests {
 
     fn dialect(content_type: &str) -> Option<Dialect> {
         let request = Request::post("/").header(CONTENT_TYPE, content_type);
-        Dialect::of(&RequestHead::of(&request.body(()).unwrap()))
+        Dialect::of(&RequestHead::new(&request.body(()).unwrap()))
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(dialect(content_type), None, "{content_type}");
         }
         let without = Request::post("/").body(()).unwrap();
-        assert_eq!(Dialect::of(&RequestHead::of(&without)), None);
+        assert_eq!(Dialect::of(&RequestHead::new(&without)), None);
     }
 
     #[test]
