@@ -17,7 +17,7 @@ const POLICIES: usize = 20;
 
 fn limiter(limit: Limit, observed: impl Fn(Builder) -> Builder) -> Limiter {
     let policies = (0..POLICIES).map(|number| Policy::new(format!("policy-{number}"), limit));
-    let limiter = Limiter::builder(MemoryStore::new()).policies(policies);
+    let limiter = Limiter::builder(MemoryStore::new(), policies);
     observed(limiter).build().expect("sound policies")
 }
 

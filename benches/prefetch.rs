@@ -44,7 +44,7 @@ fn hot_policy(criterion: &mut Criterion) {
         Policy::new("each asked", limit),
     ];
     let store = runtime.block_on(server.store());
-    let limiter = Limiter::builder(store).policies(policies);
+    let limiter = Limiter::builder(store, policies);
     let limiter = limiter.timeout(10 * SECOND).build().unwrap();
 
     for at_once in [64, 256] {

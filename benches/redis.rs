@@ -32,9 +32,7 @@ impl Asked {
         let server = server::Server::start();
         let (floor, digest) = runtime.block_on(floor(&server.url()));
         let store = runtime.block_on(server.store());
-        let limiter = Limiter::builder(store)
-            .policies(policies())
-            .timeout(10 * SECOND);
+        let limiter = Limiter::builder(store, policies()).timeout(10 * SECOND);
         Self {
             limiter: limiter.build().unwrap(),
             runtime,

@@ -32,10 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = match env::var("REDIS_URL") {
         Ok(url) => {
             let store = RedisStore::connect(&url).await?;
-            Limiter::builder(store)
-                .policy(policy)
-                .timeout(SECOND)
-                .build()?
+            Limiter::builder(store, [policy]).timeout(SECOND).build()?
         }
         Err(_) => Limiter::new(MemoryStore::new(), [policy])?,
     };

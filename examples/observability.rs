@@ -83,8 +83,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             (Arc::new(store), metrics)
         }
     };
-    let limiter = Limiter::builder(store)
-        .policies(policies())
+    let limiter = Limiter::builder(store, policies())
         .observe(metrics.clone())
         .observe(top.clone())
         .build()?;

@@ -57,8 +57,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let top = TopDenied::new(100);
     let operator = Operator::new().top_denied(top.clone());
-    let limiter = Limiter::builder(store)
-        .policies(policies)
+    let limiter = Limiter::builder(store, policies)
         .observe(operator.clone())
         .observe(top)
         .build()?;

@@ -370,12 +370,14 @@ fn telling_of_a_decision_allocates_nothing_either() {
         let clock = ManualClock::new();
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let (metrics, top) = (Metrics::new(), TopDenied::new(10));
-        let limiter = Limiter::builder(store)
-            .policies(["api", "login"].map(|name| Policy::new(name, Limit::gcra(10, SECOND))))
-            .observe(metrics)
-            .observe(top.clone())
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            store,
+            ["api", "login"].map(|name| Policy::new(name, Limit::gcra(10, SECOND))),
+        )
+        .observe(metrics)
+        .observe(top.clone())
+        .build()
+        .unwrap();
         let second = || {
             clock.advance(SECOND);
             for _ in 0..20 {

@@ -51,7 +51,7 @@ impl Config {
     /// Names what is wrong with the policy, or that another one has its name.
     pub fn policy(mut self, policy: Policy) -> Result<Self, ConfigError> {
         self.in_code.add(policy.clone(), self.rules.clone())?;
-        self.rules = self.rules.policy(policy);
+        self.rules = self.rules.with_policy(policy);
         Ok(self)
     }
 
@@ -91,9 +91,7 @@ impl Config {
     }
 
     fn limiter(&self, store: impl Store) -> Result<Limiter, StoreError> {
-        let mut limiter = Limiter::builder(store)
-            .rules(self.rules.clone())
-            .timeout(self.timeout);
+        let mut limiter = Limiter::builder(store, self.rules.clone()).timeout(self.timeout);
         if let Some(secret) = &self.secret {
             limiter = limiter.key_secret(secret);
         }

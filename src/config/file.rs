@@ -101,7 +101,7 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
         return Ok(DEFAULT_TIMEOUT);
     };
     let timeout = rate::time(&field)?;
-    Rules::new()
+    Rules::new([])
         .validate(timeout)
         .map_err(|error| unsound::value(&field, error))?;
     Ok(timeout)
@@ -114,9 +114,9 @@ fn rules(
     in_code: &InCode,
 ) -> Result<Rules, FileError> {
     let proxies = Proxies::read(fields)?;
-    let mut rules = Rules::new()
-        .policies(policies(tables, &proxies, timeout, in_code)?)
-        .policies(in_code.policies.iter().cloned())
+    let of_file = policies(tables, &proxies, timeout, in_code)?;
+    let in_code = in_code.policies.iter().cloned();
+    let mut rules = Rules::new(of_file.into_iter().chain(in_code))
         .deny(access::read(fields.get("deny"), &proxies, tables)?)
         .allow(access::read(fields.get("allow"), &proxies, tables)?);
     if let Some(field) = fields.get("on_store_failure") {

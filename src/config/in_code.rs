@@ -22,7 +22,7 @@ impl InCode {
     ///
     /// Names what is wrong with the policy, or that another one has its name.
     pub(super) fn add(&mut self, policy: Policy, rules: Rules) -> Result<(), ConfigError> {
-        let rules = rules.policy(policy.clone());
+        let rules = rules.with_policy(policy.clone());
         rules.validate(DEFAULT_TIMEOUT)?;
         self.policies.push(policy);
         Ok(())

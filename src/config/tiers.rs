@@ -156,8 +156,7 @@ pub(super) fn refuse_unsound_policy(
     policy: Policy,
     timeout: Duration,
 ) -> Result<(), FileError> {
-    Rules::new()
-        .policy(policy)
+    Rules::new([policy])
         .validate(timeout)
         .map_err(|error| unsound::policy(fields, error))
 }

@@ -67,7 +67,7 @@ use crate::request::{RequestHead, RequestMatcher};
 /// compared, too: what the nested router itself calls the route.
 ///
 /// So a service can name its own paths wherever it is nested: a layer inside that
-/// [exempts](crate::LimiterBuilder::exempt) `/health` leaves `/files/health` alone. If that is too
+/// [exempts](crate::Rules::exempt) `/health` leaves `/files/health` alone. If that is too
 /// much, as in front of a proxy to paths of others, put the layer on the outer router, which has only
 /// the whole path.
 ///

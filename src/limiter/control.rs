@@ -29,8 +29,8 @@ impl Limiter {
     /// # Errors
     ///
     /// Names the policy and the field that make no sense; the old rules then stay in force.
-    pub fn replace(&self, rules: Rules) -> Result<(), ConfigError> {
-        self.0.rules.replace(rules)
+    pub fn replace(&self, rules: impl Into<Rules>) -> Result<(), ConfigError> {
+        self.0.rules.replace(rules.into())
     }
 
     /// The names of the policies in force, in their order.

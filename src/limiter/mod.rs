@@ -20,7 +20,7 @@ use crate::error::{CheckError, ConfigError, StoreErrorKind};
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
-use crate::policy::{Policy, ReadyPolicy};
+use crate::policy::ReadyPolicy;
 use crate::store::{Answer, Failover, Store, UnderWay};
 
 mod acquire;
@@ -119,21 +119,19 @@ struct Shared {
 }
 
 impl Limiter {
-    /// A limiter with these policies over a store, and the defaults of [`builder`](Self::builder).
+    /// A limiter with these policies or [`Rules`] over a store, and the defaults of
+    /// [`builder`](Self::builder).
     ///
     /// # Errors
     ///
     /// Names the policy and the field that make no sense, and what would be right.
-    pub fn new(
-        store: impl Store,
-        policies: impl IntoIterator<Item = Policy>,
-    ) -> Result<Self, ConfigError> {
-        Self::builder(store).policies(policies).build()
+    pub fn new(store: impl Store, rules: impl Into<Rules>) -> Result<Self, ConfigError> {
+        Self::builder(store, rules).build()
     }
 
     /// Builds a limiter with other settings than the defaults of [`new`](Self::new).
-    pub fn builder<S: Store>(store: S) -> LimiterBuilder<S> {
-        LimiterBuilder::over(store)
+    pub fn builder<S: Store>(store: S, rules: impl Into<Rules>) -> LimiterBuilder<S> {
+        LimiterBuilder::new(store, rules.into())
     }
 
     /// The rules in force, for who replaces them without keeping the limiter alive.

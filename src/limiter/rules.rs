@@ -18,20 +18,19 @@ use crate::store::FailureMode;
 
 /// What a limiter enforces: its policies, the requests it leaves alone and the clients it refuses.
 ///
-/// [`LimiterBuilder`](crate::LimiterBuilder) has the same methods for the initial rules;
-/// [`Limiter::replace`](crate::Limiter::replace) replaces them.
+/// An array of policies or a `Vec` are such rules. [`Limiter::replace`](crate::Limiter::replace)
+/// replaces those of a limiter.
 ///
 /// ```
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy, Route, Rules};
 ///
 /// let api = |permits| Policy::new("api", Limit::gcra(permits, MINUTE));
 /// let limiter = Limiter::new(MemoryStore::new(), [api(100)])?;
-/// let rules = Rules::new().policy(api(200)).exempt(Route::get("/health"));
-/// limiter.replace(rules)?;
+/// limiter.replace(Rules::new([api(200)]).exempt(Route::get("/health")))?;
 /// assert_eq!(limiter.summaries()[0].limit, "200 in 1 min");
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone)]
 #[must_use]
 pub struct Rules {
     policies: Vec<Policy>,
@@ -42,22 +41,16 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules without policies, under which nobody is refused.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a policy.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.policies.push(policy);
-        self
-    }
-
-    /// Adds policies. All that apply to a request are decided together: if one denies, none is
-    /// charged.
-    pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        self.policies.extend(policies);
-        self
+    /// Rules of these policies; without any, nobody is refused. All that apply to a request are
+    /// decided together: if one denies, none is charged.
+    pub fn new(policies: impl IntoIterator<Item = Policy>) -> Self {
+        Self {
+            policies: policies.into_iter().collect(),
+            on_store_failure: FailureMode::default(),
+            exempt: Vec::new(),
+            denied: AccessList::new(),
+            allowed: AccessList::new(),
+        }
     }
 
     /// Sets what policies without a failure mode of their own decide when the store gives no
@@ -93,6 +86,13 @@ impl Rules {
     /// with such keys, while the others still count them and may deny.
     pub fn allow(mut self, clients: AccessList) -> Self {
         self.allowed = clients;
+        self
+    }
+
+    /// These rules and a policy more.
+    #[cfg(feature = "config")]
+    pub(crate) fn with_policy(mut self, policy: Policy) -> Self {
+        self.policies.push(policy);
         self
     }
 
@@ -143,6 +143,12 @@ impl Rules {
             denied: Arc::new(self.denied),
             allowed: Arc::new(self.allowed),
         })
+    }
+}
+
+impl<I: IntoIterator<Item = Policy>> From<I> for Rules {
+    fn from(policies: I) -> Self {
+        Self::new(policies)
     }
 }
 

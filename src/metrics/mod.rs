@@ -28,8 +28,7 @@ mod instruments;
 /// let prometheus = PrometheusBuilder::new().install_recorder()?;
 /// let store = MemoryStore::new();
 /// let metrics = Metrics::new().watch_memory(store.clone());
-/// let limiter = Limiter::builder(store)
-///     .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
+/// let limiter = Limiter::builder(store, [Policy::new("api", Limit::gcra(100, MINUTE))])
 ///     .observe(metrics.clone())
 ///     .build()?;
 /// assert!(limiter.check("api", "alice").await?.is_allowed());

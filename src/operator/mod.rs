@@ -36,8 +36,8 @@ mod subject;
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Operator, Policy, RateLimitLayer};
 ///
 /// let operator = Operator::new();
-/// let limiter = Limiter::builder(MemoryStore::new())
-///     .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
+/// let policy = Policy::new("api", Limit::gcra(100, MINUTE));
+/// let limiter = Limiter::builder(MemoryStore::new(), [policy])
 ///     .observe(operator.clone())
 ///     .build()?;
 ///

@@ -25,8 +25,8 @@ const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let top = TopDenied::new(100);
-/// let limiter = Limiter::builder(MemoryStore::new())
-///     .policy(Policy::new("sms", Limit::sliding_log(3, MINUTE)))
+/// let policy = Policy::new("sms", Limit::sliding_log(3, MINUTE));
+/// let limiter = Limiter::builder(MemoryStore::new(), [policy])
 ///     .observe(top.clone())
 ///     .build()?;
 /// for _ in 0..10 {

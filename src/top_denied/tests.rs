@@ -23,10 +23,12 @@ impl List {
         let top = TopDenied::builder(10)
             .half_life(HALF_LIFE)
             .on_clocks(Arc::new(wall_clock.clone()), Arc::new(stopwatch.clone()));
-        let limiter = Limiter::builder(AlwaysDeny::new(MINUTE))
-            .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
-            .observe(top.clone())
-            .build();
+        let limiter = Limiter::builder(
+            AlwaysDeny::new(MINUTE),
+            [Policy::new("api", Limit::gcra(1, MINUTE))],
+        )
+        .observe(top.clone())
+        .build();
         Self {
             top,
             limiter: limiter.unwrap(),

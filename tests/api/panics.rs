@@ -13,9 +13,7 @@ use support::on_every_store;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, BreakerState, Clock, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter,
-    MINUTE, MemoryStore, Micros, Observer, Policy, RateLimitLayer, RefusalEvent, RefusalReason,
-    Rejection, RequestHead, ResponseHead, SECOND, StoreErrorKind, SystemClock, ThrottleLayer,
+    AccessList, BreakerState, Clock, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Micros, Observer, Policy, RateLimitLayer, RefusalEvent, RefusalReason, Rejection, RequestHead, ResponseHead, Rules, SECOND, StoreErrorKind, SystemClock, ThrottleLayer,
 };
 
 /// An observer that panics whatever it is told.
@@ -60,12 +58,12 @@ async fn an_observer_that_panics_fails_no_request_and_costs_no_permits(bench: &B
         Policy::new("queue", Limit::gcra(60_000, MINUTE).burst(1)),
         Policy::new("slots", Limit::concurrency(1)),
     ];
+    let denied = AccessList::new().keys([Key::from("mallory")]);
     let builder = bench
-        .builder(policies)
+        .builder(Rules::new(policies).deny(denied))
         .observe(Panics)
         .observe(told.clone());
-    let denied = AccessList::new().keys([Key::from("mallory")]);
-    let limiter = builder.deny(denied).build().unwrap();
+    let limiter = builder.build().unwrap();
 
     assert!(
         !limiter

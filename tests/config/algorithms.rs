@@ -209,7 +209,7 @@ fn a_file_says_what_a_program_says() {
         ),
     ] {
         let config = read(&with_limit(algorithm, fields));
-        let rules = Rules::new().policies([Policy::new("client", limit)]);
+        let rules = Rules::new([Policy::new("client", limit)]);
         assert_eq!(
             format!("{config:?}"),
             format!("Config {{ rules: {rules:?}, .. }}"),

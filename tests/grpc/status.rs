@@ -10,7 +10,7 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_types::StatusExt;
 use tower_throttle::{
     AccessList, AddressExtractor, FailureMode, Key, KeyError, Limit, Limiter, MINUTE, OnMissingKey,
-    PeerAddr, Policy, RateLimitLayer, RequestHead, SECOND,
+    PeerAddr, Policy, RateLimitLayer, RequestHead, Rules, SECOND,
 };
 
 use crate::stage::{Counted, bind, check, client, layer, layer_of, listen, serve};
@@ -123,11 +123,11 @@ async fn a_policy_that_fails_closed_is_unavailable_for_a_second() {
 async fn a_client_on_the_deny_list_is_denied_permission() {
     let policy =
         Policy::new("user", Limit::gcra(9, MINUTE)).by(|_: &RequestHead<'_>| Some("mallory"));
-    let limiter = Limiter::builder(TestStore::new(Trip::Short))
-        .policy(policy)
-        .deny(AccessList::new().keys(["mallory"]))
-        .build()
-        .expect("a sound policy");
+    let limiter = Limiter::new(
+        TestStore::new(Trip::Short),
+        Rules::new([policy]).deny(AccessList::new().keys(["mallory"])),
+    )
+    .expect("a sound policy");
     let refused = refused(RateLimitLayer::new(limiter)).await;
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert_eq!(refused.details(), b"");
@@ -146,10 +146,11 @@ impl AddressExtractor for Garbled {
 #[tokio::test]
 async fn calls_with_unreadable_addresses_are_invalid_arguments() {
     let denied = AccessList::new().addresses(Garbled, ["203.0.113.9"]);
-    let limiter = Limiter::builder(TestStore::new(Trip::Short))
-        .deny(denied.expect("a range"))
-        .build()
-        .expect("a sound list");
+    let limiter = Limiter::new(
+        TestStore::new(Trip::Short),
+        Rules::new([]).deny(denied.expect("a range")),
+    )
+    .expect("a sound list");
     let refused = refused(RateLimitLayer::new(limiter)).await;
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert_eq!(refused.details(), b"");

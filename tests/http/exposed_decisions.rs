@@ -178,12 +178,12 @@ async fn a_handler_that_shows_what_is_left_survives_every_switch() {
     let preflight = preflight.header("access-control-request-method", "GET");
     let answer = preflight.send().await.unwrap().text().await.unwrap();
     assert_eq!(answer, nobody, "a preflight");
-    let rules = Rules::new().policies([user(10)]);
+    let rules = Rules::new([user(10)]);
     let exempt = rules.exempt(Route::any("/decision"));
     limiter.replace(exempt).unwrap();
     shows(nobody, "the route is exempt").await;
     let elsewhere = user(10).on(Route::get("/elsewhere"));
-    limiter.replace(Rules::new().policies([elsewhere])).unwrap();
+    limiter.replace([elsewhere]).unwrap();
     shows(nobody, "the policy is about another route").await;
 }
 
@@ -328,7 +328,7 @@ async fn each_denial_that_is_asked_for_by_hand_has_its_kind() {
 #[tokio::test]
 async fn a_handler_that_asks_for_a_policy_that_is_gone_answers_with_500() {
     let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
-    limiter.replace(Rules::new()).unwrap();
+    limiter.replace([]).unwrap();
     let app = Router::new().route(
         "/",
         any(async move || {
@@ -381,7 +381,7 @@ async fn a_method_that_asks_itself_fails_with_the_details_of_a_denial() {
         status.metadata().get("grpc-retry-pushback-ms").unwrap(),
         "-1"
     );
-    limiter.replace(Rules::new()).unwrap();
+    limiter.replace([]).unwrap();
     let status = method().await.unwrap_err();
     assert_eq!(status.code(), Code::Internal);
     assert_eq!(status.message(), "no policy is named \"login\"");

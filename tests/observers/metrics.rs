@@ -51,16 +51,20 @@ const SHADOW_REFUSALS: &str = "tower_throttle_shadow_refusals_total";
 fn decisions_are_counted_by_policy_and_result() {
     let scrape = recorded(|| {
         let store = MemoryStore::builder().clock(ManualClock::new()).build();
-        let limiter = Limiter::builder(store)
-            .policy(Policy::new("api", Limit::sliding_log(10, MINUTE)))
-            .policy(Policy::new("trial", Limit::sliding_log(1, MINUTE)).mode(Mode::Shadow))
-            .policy(Policy::new(
-                "queue",
-                Limit::leaky_bucket(5, tower_throttle::per_minute(1)),
-            ))
-            .observe(Metrics::new())
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            store,
+            [
+                Policy::new("api", Limit::sliding_log(10, MINUTE)),
+                Policy::new("trial", Limit::sliding_log(1, MINUTE)).mode(Mode::Shadow),
+                Policy::new(
+                    "queue",
+                    Limit::leaky_bucket(5, tower_throttle::per_minute(1)),
+                ),
+            ],
+        )
+        .observe(Metrics::new())
+        .build()
+        .unwrap();
         check(&limiter, "api", 15);
         check(&limiter, "trial", 4);
         check(&limiter, "queue", 3);
@@ -99,13 +103,17 @@ fn decisions_from_a_batch_are_counted_besides() {
     let mut prefetched = 0;
     let scrape = recorded(|| {
         let limit = Limit::fixed_window(100_000, MINUTE);
-        let limiter = Limiter::builder(TestStore::new(Trip::Short))
-            .policy(Policy::new("hot", limit).prefetch(Prefetch::new()))
-            .policy(Policy::new("each asked", limit))
-            .observe(Metrics::new())
-            .timeout(MINUTE)
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            TestStore::new(Trip::Short),
+            [
+                Policy::new("hot", limit).prefetch(Prefetch::new()),
+                Policy::new("each asked", limit),
+            ],
+        )
+        .observe(Metrics::new())
+        .timeout(MINUTE)
+        .build()
+        .unwrap();
         runtime.block_on(async {
             for _ in 0..1_000 {
                 let decision = limiter.check("hot", "everybody").await.unwrap();
@@ -128,14 +136,16 @@ fn decisions_from_a_batch_are_counted_besides() {
 #[test]
 fn failures_of_the_store_and_denials_are_counted_apart() {
     let scrape = recorded(|| {
-        let limiter = Limiter::builder(TestStore::new(Trip::Fails))
-            .policy(Policy::new("open", Limit::gcra(1, MINUTE)))
-            .policy(
+        let limiter = Limiter::builder(
+            TestStore::new(Trip::Fails),
+            [
+                Policy::new("open", Limit::gcra(1, MINUTE)),
                 Policy::new("closed", Limit::gcra(1, MINUTE)).on_store_failure(FailureMode::Deny),
-            )
-            .observe(Metrics::new())
-            .build()
-            .unwrap();
+            ],
+        )
+        .observe(Metrics::new())
+        .build()
+        .unwrap();
         check(&limiter, "open", 2);
         check(&limiter, "closed", 3);
     });
@@ -159,8 +169,7 @@ fn a_full_memory_store_shows_in_the_decisions_it_could_not_take() {
             .capacity(1)
             .clock(ManualClock::new())
             .build();
-        let limiter = Limiter::builder(store)
-            .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
+        let limiter = Limiter::builder(store, [Policy::new("api", Limit::gcra(1, MINUTE))])
             .observe(Metrics::new())
             .build()
             .unwrap();
@@ -183,12 +192,16 @@ fn a_full_memory_store_shows_in_the_decisions_it_could_not_take() {
 fn only_delayed_requests_that_go_on_are_counted_as_delayed() {
     let scrape = recorded(|| {
         let store = MemoryStore::builder().clock(ManualClock::new()).build();
-        let limiter = Limiter::builder(store)
-            .policy(Policy::new("queue", Limit::gcra(1, MINUTE)).max_wait(HOUR))
-            .policy(Policy::new("few", Limit::gcra(1, HOUR)))
-            .observe(Metrics::new())
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            store,
+            [
+                Policy::new("queue", Limit::gcra(1, MINUTE)).max_wait(HOUR),
+                Policy::new("few", Limit::gcra(1, HOUR)),
+            ],
+        )
+        .observe(Metrics::new())
+        .build()
+        .unwrap();
         assert_eq!(send(&limiter, &[], None), 200);
         assert_eq!(send(&limiter, &[], None), 429);
     });
@@ -227,17 +240,17 @@ fn refusals_are_counted_by_reason_and_by_policy_where_there_is_one() {
         let denied = AccessList::new()
             .addresses(client, ["10.6.6.0/24"])
             .unwrap();
-        let limiter = Limiter::builder(MemoryStore::new())
-            .policy(
-                Policy::new("user", Limit::gcra(100, MINUTE))
-                    .by(Header::new("x-user"))
-                    .on_missing_key(OnMissingKey::Reject)
-                    .cost_by(HeaderCost::new("x-cost")),
-            )
-            .deny(denied)
-            .observe(Metrics::new())
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            MemoryStore::new(),
+            Rules::new([Policy::new("user", Limit::gcra(100, MINUTE))
+                .by(Header::new("x-user"))
+                .on_missing_key(OnMissingKey::Reject)
+                .cost_by(HeaderCost::new("x-cost"))])
+            .deny(denied),
+        )
+        .observe(Metrics::new())
+        .build()
+        .unwrap();
         let listed = "10.6.6.6:1".parse().unwrap();
         let proxy = "10.1.1.1:1".parse().unwrap();
         let user = ("x-user", "a");
@@ -267,8 +280,7 @@ fn refusals_in_shadow_have_a_metric_of_their_own() {
         let policy = Policy::new("user", Limit::gcra(100, MINUTE))
             .by(Header::new("x-user"))
             .on_missing_key(OnMissingKey::Reject);
-        let limiter = Limiter::builder(MemoryStore::new())
-            .policy(policy)
+        let limiter = Limiter::builder(MemoryStore::new(), [policy])
             .observe(Metrics::new())
             .build()
             .unwrap();
@@ -357,9 +369,7 @@ fn keys_in_memory_are_read_when_they_are_asked_for() {
         let store = MemoryStore::new();
         let metrics = Metrics::new().watch_memory(store.clone());
         let policy = Policy::new("api", Limit::gcra(1, MINUTE));
-        let limiter = Limiter::builder(store)
-            .policy(policy)
-            .observe(metrics.clone());
+        let limiter = Limiter::builder(store, [policy]).observe(metrics.clone());
         let limiter = limiter.build().unwrap();
         let keys = || Scrape::parse(&recorder.handle().render()).value(KEYS, &[]);
         assert_eq!(keys(), Some(0.0));
@@ -391,11 +401,13 @@ fn gauges_show_the_switch_and_each_policys_mode_from_the_start() {
     metrics::with_local_recorder(&recorder, || {
         let now = || Scrape::parse(&recorder.handle().render());
         let policy = |name| Policy::new(name, Limit::gcra(10, MINUTE));
-        let limiter = Limiter::builder(AlwaysAllow)
-            .policies([policy("api"), policy("trial").mode(Mode::Shadow)])
-            .observe(Metrics::new())
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            AlwaysAllow,
+            [policy("api"), policy("trial").mode(Mode::Shadow)],
+        )
+        .observe(Metrics::new())
+        .build()
+        .unwrap();
         assert_eq!(now().value(ENABLED, &[]), Some(1.0));
         assert_eq!(modes_of(&now(), "api"), ["enforce"]);
         assert_eq!(modes_of(&now(), "trial"), ["shadow"]);
@@ -406,7 +418,7 @@ fn gauges_show_the_switch_and_each_policys_mode_from_the_start() {
         assert_eq!(modes_of(&now(), "api"), ["off"]);
 
         limiter.turn_on();
-        let rules = Rules::new().policies([policy("api").mode(Mode::Shadow), policy("new")]);
+        let rules = Rules::new([policy("api").mode(Mode::Shadow), policy("new")]);
         limiter.replace(rules).unwrap();
         assert_eq!(now().value(ENABLED, &[]), Some(1.0));
         assert_eq!(modes_of(&now(), "api"), ["shadow"]);
@@ -434,7 +446,7 @@ fn gauges_show_whether_and_when_the_file_was_last_read() {
     assert!((before..=since_epoch()).contains(&read_at), "{read_at}");
     // Without a file there is nothing to tell.
     let scrape = recorded(|| {
-        let limiter = Limiter::builder(AlwaysAllow).observe(Metrics::new());
+        let limiter = Limiter::builder(AlwaysAllow, []).observe(Metrics::new());
         limiter.build().unwrap();
     });
     assert_eq!(scrape.value(SUCCESSFUL, &[]), None);
@@ -444,11 +456,11 @@ fn gauges_show_whether_and_when_the_file_was_last_read() {
 fn limiters_with_names_have_series_of_their_own() {
     let scrape = recorded(|| {
         for (name, times) in [("public", 3), ("internal", 2)] {
-            let limiter = Limiter::builder(AlwaysAllow)
-                .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
-                .observe(Metrics::named(name))
-                .build()
-                .unwrap();
+            let limiter =
+                Limiter::builder(AlwaysAllow, [Policy::new("api", Limit::gcra(100, MINUTE))])
+                    .observe(Metrics::named(name))
+                    .build()
+                    .unwrap();
             check(&limiter, "api", times);
         }
     });
@@ -466,11 +478,13 @@ fn limiters_with_names_have_series_of_their_own() {
 #[test]
 fn nothing_a_client_sends_becomes_a_label() {
     let scrape = recorded(|| {
-        let limiter = Limiter::builder(MemoryStore::new())
-            .policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(Header::new("x-user")))
-            .observe(Metrics::new())
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            MemoryStore::new(),
+            [Policy::new("user", Limit::gcra(1, MINUTE)).by(Header::new("x-user"))],
+        )
+        .observe(Metrics::new())
+        .build()
+        .unwrap();
         for user in 0..500 {
             send(&limiter, &[("x-user", &format!("mallory-{user}"))], None);
         }
@@ -489,8 +503,8 @@ fn every_metric_has_a_type_and_words_that_say_what_it_is() {
     let scrape = recorded(|| {
         let metrics = Metrics::new().watch_memory(MemoryStore::new());
         metrics.on_store_answer(Duration::from_millis(1), None);
-        let limiter = Limiter::builder(AlwaysAllow);
-        let limiter = limiter.policy(Policy::new("api", Limit::gcra(100, MINUTE)));
+        let policy = Policy::new("api", Limit::gcra(100, MINUTE));
+        let limiter = Limiter::builder(AlwaysAllow, [policy]);
         check(&limiter.observe(metrics).build().unwrap(), "api", 1);
     });
     for (name, kind) in [

@@ -17,9 +17,7 @@ use tokio::sync::Semaphore;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, BreakerState, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter,
-    LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey, Outcome,
-    Policy, RateLimitLayer, RefusalEvent, RefusalReason, SECOND, StoreErrorKind, per_minute,
+    AccessList, BreakerState, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey, Outcome, Policy, RateLimitLayer, RefusalEvent, RefusalReason, Rules, SECOND, StoreErrorKind, per_minute,
 };
 
 /// Their number is part of no type: otherwise one more would break code that names the type.
@@ -91,7 +89,7 @@ use DecisionResult::{Allowed, Denied, NearLimit, ShadowDenied, Waited};
 #[tokio::test]
 async fn near_the_limit_is_the_last_tenth_of_what_there_is_at_once() {
     let limit = Limit::gcra(600, MINUTE).burst(30);
-    let builder = Limiter::builder(MemoryStore::new()).policy(Policy::new("api", limit));
+    let builder = Limiter::builder(MemoryStore::new(), [Policy::new("api", limit)]);
     let (limiter, notes) = observed(builder);
     for cost in [20, 6, 1] {
         let decision = limiter.check_cost("api", "alice", cost).await.unwrap();
@@ -105,7 +103,7 @@ async fn near_the_limit_is_whoever_is_near_that_of_any_rate() {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let limit = Limit::fixed_window(10, SECOND).and(1_000, HOUR);
-    let builder = Limiter::builder(store).policy(Policy::new("api", limit));
+    let builder = Limiter::builder(store, [Policy::new("api", limit)]);
     let (limiter, notes) = observed(builder);
     let _ = limiter.check("api", "alice").await.unwrap();
     let _ = limiter.charge("api", "alice", 899).await.unwrap();
@@ -178,7 +176,7 @@ async fn what_nobody_was_asked_about_is_not_told(bench: &Bench) {
         Policy::new("on", Limit::gcra(1, MINUTE)),
     ];
     let friends = AccessList::new().keys([Key::from("friend")]);
-    let (limiter, notes) = observed(bench.builder(policies).allow(friends));
+    let (limiter, notes) = observed(bench.builder(Rules::new(policies).allow(friends)));
     let _ = limiter.check("off", "alice").await.unwrap();
     let _ = limiter.check("on", "friend").await.unwrap();
     limiter.turn_off();
@@ -189,7 +187,7 @@ async fn what_nobody_was_asked_about_is_not_told(bench: &Bench) {
 async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
     let policy = Policy::new("queue", Limit::gcra(100, MINUTE));
     let denied = AccessList::new().keys([Key::from("mallory")]);
-    let (limiter, notes) = observed(bench.builder([policy]).deny(denied));
+    let (limiter, notes) = observed(bench.builder(Rules::new([policy]).deny(denied)));
     // The list is not the policy's, so it also refuses in shadow mode.
     for mode in [Mode::Enforce, Mode::Shadow] {
         limiter.set_mode("queue", mode).unwrap();
@@ -332,7 +330,7 @@ async fn a_refusal_is_told_with_the_policy_that_could_not_be_asked(bench: &Bench
             .on_missing_key(OnMissingKey::Reject),
     ];
     let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
-    let (limiter, notes) = observed(bench.builder(policies).deny(denied));
+    let (limiter, notes) = observed(bench.builder(Rules::new(policies).deny(denied)));
     let app = App::behind(limiter).await;
     for (headers, status, reason) in [
         (&[][..], 400, RefusalReason::MissingKey),
@@ -358,7 +356,7 @@ async fn what_a_policy_in_shadow_would_have_refused_is_told_as_that(bench: &Benc
         by("user", "x-user"),
     ];
     let denied = AccessList::new().keys([Key::header("x-trial", b"mallory")]);
-    let (limiter, notes) = observed(bench.builder(policies).deny(denied));
+    let (limiter, notes) = observed(bench.builder(Rules::new(policies).deny(denied)));
     let app = App::behind(limiter).await;
     let would_be = || refusal("trial", Mode::Shadow, RefusalReason::MissingKey);
 
@@ -428,8 +426,8 @@ async fn a_decision_made_after_the_client_left_is_reported_once() {
             store: MemoryStore::new(),
             gate: Arc::clone(&gate),
         };
-        let builder = Limiter::builder(store).timeout(MINUTE);
-        let (limiter, notes) = observed(builder.policy(Policy::new("api", limit)));
+        let builder = Limiter::builder(store, [Policy::new("api", limit)]).timeout(MINUTE);
+        let (limiter, notes) = observed(builder);
         let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new("")));
         let mut service = RateLimitLayer::new(limiter).wrap_body().layer(inner);
         let mut response = Box::pin(service.call(Request::new(())));
@@ -451,12 +449,14 @@ async fn all_observers_are_told_in_the_order_in_which_they_were_added() {
         let order = Arc::clone(&order);
         move |_: &DecisionEvent<'_>| order.lock().unwrap().push(name)
     };
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
-        .on_decision(note("first"))
-        .on_decision(note("second"))
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        MemoryStore::new(),
+        [Policy::new("api", Limit::gcra(1, MINUTE))],
+    )
+    .on_decision(note("first"))
+    .on_decision(note("second"))
+    .build()
+    .unwrap();
     let _ = limiter.check("api", "alice").await.unwrap();
     assert_eq!(*order.lock().unwrap(), ["first", "second"]);
 }
@@ -465,12 +465,14 @@ async fn all_observers_are_told_in_the_order_in_which_they_were_added() {
 async fn an_observer_in_an_arc_is_told_of_everything() {
     let notes = Arc::new(Notes::default());
     let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(Policy::new("user", Limit::gcra(10, MINUTE)).by(Header::new("x-user")))
-        .deny(denied)
-        .observe(Arc::clone(&notes))
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        MemoryStore::new(),
+        Rules::new([Policy::new("user", Limit::gcra(10, MINUTE)).by(Header::new("x-user"))])
+            .deny(denied),
+    )
+    .observe(Arc::clone(&notes))
+    .build()
+    .unwrap();
     let app = App::behind(limiter).await;
     app.get(&[("x-user", "alice")]).await;
     app.get(&[("x-user", "mallory")]).await;

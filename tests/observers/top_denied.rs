@@ -21,11 +21,13 @@ fn top(capacity: usize, clock: &ManualClock) -> TopDenied {
 /// Denies everything that any of these policies is asked.
 fn denying(top: &TopDenied, policies: &[&str]) -> Limiter {
     let policies = policies.iter();
-    Limiter::builder(AlwaysDeny::new(MINUTE))
-        .policies(policies.map(|name| Policy::new(*name, Limit::gcra(1, MINUTE))))
-        .observe(top.clone())
-        .build()
-        .unwrap()
+    Limiter::builder(
+        AlwaysDeny::new(MINUTE),
+        policies.map(|name| Policy::new(*name, Limit::gcra(1, MINUTE))),
+    )
+    .observe(top.clone())
+    .build()
+    .unwrap()
 }
 
 fn check(limiter: &Limiter, policy: &str, user: &str, times: usize) {
@@ -62,12 +64,14 @@ fn the_worst_comes_first_with_its_policy_and_its_hash() {
 #[test]
 fn a_hash_is_found_by_hashing_suspects_with_the_same_secret() {
     let top = TopDenied::new(10);
-    let limiter = Limiter::builder(AlwaysDeny::new(MINUTE))
-        .policy(Policy::new("api", Limit::gcra(1, MINUTE)))
-        .key_secret("open sesame")
-        .observe(top.clone())
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        AlwaysDeny::new(MINUTE),
+        [Policy::new("api", Limit::gcra(1, MINUTE))],
+    )
+    .key_secret("open sesame")
+    .observe(top.clone())
+    .build()
+    .unwrap();
     check(&limiter, "api", "mallory", 1);
     let found = top.list()[0].subject;
     let suspects = ["alice", "bob", "mallory"];
@@ -80,12 +84,16 @@ fn a_hash_is_found_by_hashing_suspects_with_the_same_secret() {
 #[test]
 fn only_denials_count_and_those_in_shadow_count_apart() {
     let top = TopDenied::new(10);
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(Policy::new("api", Limit::sliding_log(2, MINUTE)))
-        .policy(Policy::new("trial", Limit::sliding_log(1, MINUTE)).mode(Mode::Shadow))
-        .observe(top.clone())
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        MemoryStore::new(),
+        [
+            Policy::new("api", Limit::sliding_log(2, MINUTE)),
+            Policy::new("trial", Limit::sliding_log(1, MINUTE)).mode(Mode::Shadow),
+        ],
+    )
+    .observe(top.clone())
+    .build()
+    .unwrap();
     check(&limiter, "api", "alice", 2);
     check(&limiter, "trial", "alice", 1);
     assert_eq!(top.list().len(), 0);
@@ -105,11 +113,13 @@ fn only_denials_count_and_those_in_shadow_count_apart() {
 #[test]
 fn refusals_for_lack_of_an_answer_count_for_no_subject() {
     let top = TopDenied::new(10);
-    let limiter = Limiter::builder(TestStore::new(Trip::Fails))
-        .policy(Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(FailureMode::Deny))
-        .observe(top.clone())
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        TestStore::new(Trip::Fails),
+        [Policy::new("api", Limit::gcra(1, MINUTE)).on_store_failure(FailureMode::Deny)],
+    )
+    .observe(top.clone())
+    .build()
+    .unwrap();
     check(&limiter, "api", "alice", 3);
     assert_eq!(top.list().len(), 0);
 }
@@ -118,11 +128,13 @@ fn refusals_for_lack_of_an_answer_count_for_no_subject() {
 fn whoever_the_local_share_denies_is_listed_in_an_outage() {
     let top = TopDenied::new(10);
     let local = FailureMode::Local { share: 0.25 };
-    let limiter = Limiter::builder(TestStore::new(Trip::Fails))
-        .policy(Policy::new("api", Limit::fixed_window(4, DAY)).on_store_failure(local))
-        .observe(top.clone())
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        TestStore::new(Trip::Fails),
+        [Policy::new("api", Limit::fixed_window(4, DAY)).on_store_failure(local)],
+    )
+    .observe(top.clone())
+    .build()
+    .unwrap();
     check(&limiter, "api", "mallory", 3);
     let mallory = limiter.subject_of("mallory");
     let list = top.list();

@@ -31,8 +31,7 @@ struct Site {
 impl Site {
     async fn of(policies: impl IntoIterator<Item = Policy>) -> Self {
         let operator = Operator::new();
-        let limiter = Limiter::builder(MemoryStore::new())
-            .policies(policies)
+        let limiter = Limiter::builder(MemoryStore::new(), policies)
             .observe(operator.clone())
             .build()
             .unwrap();

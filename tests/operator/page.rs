@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::store::Store;
 use tower_throttle::{
     FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
-    Operator, PeerAddr, Penalty, Policy, Prefetch, RateLimitLayer, RedisStore, Route, Rules,
+    Operator, PeerAddr, Penalty, Policy, Prefetch, RateLimitLayer, RedisStore, Route,
     TopDenied,
 };
 
@@ -35,8 +35,7 @@ impl Site {
 
     async fn over(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Self {
         let operator = Operator::new();
-        let limiter = Limiter::builder(store)
-            .policies(policies)
+        let limiter = Limiter::builder(store, policies)
             .observe(operator.clone())
             .build()
             .unwrap();
@@ -277,7 +276,7 @@ async fn a_subject_is_looked_at_and_reset_there() {
 async fn a_subject_of_a_policy_that_was_removed_cannot_be_looked_at() {
     let policies = ["logins", "kept"].map(|name| Policy::new(name, Limit::sliding_log(1, HOUR)));
     let (operator, top) = (Operator::new(), TopDenied::new(8));
-    let limiter = Limiter::builder(MemoryStore::new()).policies(policies.clone());
+    let limiter = Limiter::builder(MemoryStore::new(), policies.clone());
     let limiter = limiter.observe(top.clone()).build().unwrap();
     let router = operator.top_denied(top).router(limiter.clone());
     let url = support::web::serve(Router::new().nest_service("/limits", router)).await;
@@ -291,7 +290,7 @@ async fn a_subject_of_a_policy_that_was_removed_cannot_be_looked_at() {
     let looks = "document.querySelectorAll('#top-list button').length";
     browser.until(&format!("{looks} === 2")).await;
     let [_, kept] = policies;
-    limiter.replace(Rules::new().policies([kept])).unwrap();
+    limiter.replace([kept]).unwrap();
     browser.until(&format!("{looks} === 1")).await;
     let list = browser.text("#top-list").await;
     assert!(list.contains("logins"), "{list}");

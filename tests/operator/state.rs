@@ -110,12 +110,16 @@ async fn whether_requests_are_limited_is_told_as_it_is_now() {
         ),
     ] {
         let operator = Operator::new();
-        let limiter = Limiter::builder(unreachable())
-            .policy(ten("api").on_store_failure(mode))
-            .policy(ten("trial").mode(Mode::Shadow))
-            .observe(operator.clone())
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            unreachable(),
+            [
+                ten("api").on_store_failure(mode),
+                ten("trial").mode(Mode::Shadow),
+            ],
+        )
+        .observe(operator.clone())
+        .build()
+        .unwrap();
         let site = Site::about(limiter, operator).await;
         assert_eq!(enforcement(&site).await, ("full".to_owned(), String::new()));
         for _ in 0..20 {
@@ -180,13 +184,17 @@ async fn the_state_tells_when_the_file_was_read_and_why_it_was_refused() {
 async fn the_state_tells_groups_prefetch_and_batched_decisions() {
     let operator = Operator::new();
     let limit = Limit::fixed_window(100_000, MINUTE);
-    let limiter = Limiter::builder(TestStore::new(Trip::Short))
-        .policy(Policy::new("hot", limit).prefetch(Prefetch::new().share(0.5)))
-        .policy(Policy::new("grouped", limit).group("client"))
-        .observe(operator.clone())
-        .timeout(MINUTE)
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        TestStore::new(Trip::Short),
+        [
+            Policy::new("hot", limit).prefetch(Prefetch::new().share(0.5)),
+            Policy::new("grouped", limit).group("client"),
+        ],
+    )
+    .observe(operator.clone())
+    .timeout(MINUTE)
+    .build()
+    .unwrap();
     let site = Site::about(limiter, operator).await;
     let mut prefetched = 0;
     for _ in 0..1_000 {
@@ -211,9 +219,7 @@ async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
     let denied = AccessList::new()
         .addresses(PeerAddr, ["127.0.0.1"])
         .unwrap();
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(ten("api"))
-        .deny(denied)
+    let limiter = Limiter::builder(MemoryStore::new(), Rules::new([ten("api")]).deny(denied))
         .observe(operator.clone())
         .build()
         .unwrap();
@@ -226,11 +232,13 @@ async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
 async fn refusals_in_shadow_are_counted_apart() {
     let operator = Operator::new();
     let policy = ten("api").by(Header::new("x-user"));
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(policy.on_missing_key(OnMissingKey::Reject))
-        .observe(operator.clone())
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        MemoryStore::new(),
+        [policy.on_missing_key(OnMissingKey::Reject)],
+    )
+    .observe(operator.clone())
+    .build()
+    .unwrap();
     let site = Site::about(limiter.clone(), operator).await;
     for (mode, status) in [(Mode::Shadow, 200), (Mode::Enforce, 400)] {
         limiter.set_mode("api", mode).unwrap();
@@ -257,8 +265,7 @@ async fn a_store_in_memory_has_taken_no_trips() {
 #[tokio::test]
 async fn a_store_that_is_down_shows_in_the_state() {
     let operator = Operator::new();
-    let limiter = Limiter::builder(unreachable())
-        .policy(ten("api"))
+    let limiter = Limiter::builder(unreachable(), [ten("api")])
         .observe(operator.clone())
         .build()
         .unwrap();
@@ -294,8 +301,7 @@ async fn a_store_that_is_down_shows_in_the_state() {
 async fn the_list_of_the_most_denied_has_hashes_that_can_be_looked_up() {
     let top = TopDenied::new(10);
     let operator = Operator::new().top_denied(top.clone());
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(ten("api"))
+    let limiter = Limiter::builder(MemoryStore::new(), [ten("api")])
         .observe(operator.clone())
         .observe(top)
         .build()
@@ -320,8 +326,7 @@ async fn made_up_subjects_are_listed_behind_those_denied_more_often() {
     let top = TopDenied::new(10);
     let operator = Operator::new().top_denied(top.clone());
     let once = |name| Policy::new(name, Limit::sliding_log(1, HOUR));
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policies([once("api"), once("login")])
+    let limiter = Limiter::builder(MemoryStore::new(), [once("api"), once("login")])
         .observe(operator.clone())
         .observe(top)
         .build()
@@ -359,7 +364,7 @@ async fn counts_go_with_a_policys_name_when_the_rules_are_replaced() {
     let site = Site::of([ten("api"), ten("old")]).await;
     let _ = site.limiter.check("api", "alice").await.unwrap();
     let _ = site.limiter.check("old", "alice").await.unwrap();
-    let rules = Rules::new().policies([ten("new"), ten("api")]);
+    let rules = Rules::new([ten("new"), ten("api")]);
     site.limiter.replace(rules).unwrap();
     let state = site.state().await;
     let each = state["policies"].as_array().unwrap().iter();

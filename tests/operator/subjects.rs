@@ -95,8 +95,7 @@ async fn a_subject_that_the_policys_key_can_never_be_is_refused() {
 #[tokio::test]
 async fn hashes_are_those_of_a_limiter_with_a_secret_too() {
     let operator = Operator::new();
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(ten("api"))
+    let limiter = Limiter::builder(MemoryStore::new(), [ten("api")])
         .key_secret("a secret")
         .build()
         .unwrap();
@@ -135,9 +134,10 @@ async fn the_hash_finds_all_keys_of_a_subject_in_redis() {
     let redis = Redis::start();
     let names = ["api", "it's per client", r#"say "when""#, r"back\slash\n"];
     let penalty = Penalty::after(1, HOUR, HOUR);
-    let limiter = Limiter::builder(redis.store().await)
-        .policies(names.map(|name| ten(name).penalty(penalty)))
-        .policy(Policy::new("burst", Limit::gcra(10, HOUR)).group("per client, in all"))
+    let burst = Policy::new("burst", Limit::gcra(10, HOUR)).group("per client, in all");
+    let policies = names.map(|name| ten(name).penalty(penalty));
+    let policies = policies.into_iter().chain([burst]);
+    let limiter = Limiter::builder(redis.store().await, policies)
         .timeout(60 * tower_throttle::SECOND)
         .build()
         .unwrap();

@@ -17,7 +17,7 @@ async fn serve(redis: &Server, limit: Limit) -> String {
         Some(user.to_str().ok()?.to_owned())
     };
     let policy = Policy::new("user", limit).by(everybody_by_header);
-    let limiter = Limiter::builder(redis.store().await).policy(policy);
+    let limiter = Limiter::builder(redis.store().await, [policy]);
     let limiter = limiter.timeout(60 * SECOND).build().unwrap();
     let app = Router::new()
         .route("/", get(|| async { "hello" }))

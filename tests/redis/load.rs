@@ -28,7 +28,7 @@ fn policies() -> [Policy; 3] {
 }
 
 fn limiter(store: RedisStore) -> Limiter {
-    let builder = Limiter::builder(store).policies(policies());
+    let builder = Limiter::builder(store, policies());
     builder.timeout(60 * SECOND).build().unwrap()
 }
 

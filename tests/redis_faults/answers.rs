@@ -25,7 +25,7 @@ fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
         Policy::new("open", Limit::gcra(5, MINUTE)).on_store_failure(FailureMode::Allow),
         Policy::new("closed", Limit::gcra(5, MINUTE)).on_store_failure(FailureMode::Deny),
     ];
-    let builder = Limiter::builder(store).policies(policies);
+    let builder = Limiter::builder(store, policies);
     builder.timeout(timeout).build().unwrap()
 }
 
@@ -112,7 +112,7 @@ async fn a_full_server_is_an_error_and_nothing_is_counted() {
         ("sliding_log", Limit::sliding_log(5, MINUTE)),
     ];
     let policies = limits.map(|(name, limit)| Policy::new(name, limit));
-    let builder = Limiter::builder(server.store().await).policies(policies);
+    let builder = Limiter::builder(server.store().await, policies);
     let limiter = builder.timeout(GENEROUS).build().unwrap();
     for (name, _) in limits {
         server.set_full(true);
@@ -310,7 +310,7 @@ async fn the_documented_rights_suffice() {
         ("concurrency", Limit::concurrency(5).lease(SHORTEST_LEASE)),
     ];
     let policies = limits.map(|(name, limit)| Policy::new(name, limit));
-    let limiter = Limiter::builder(store).policies(policies);
+    let limiter = Limiter::builder(store, policies);
     let limiter = limiter.timeout(GENEROUS).build().unwrap();
     let begun = Instant::now();
     let mut round = 0;

@@ -12,8 +12,7 @@ use tokio::runtime::Builder;
 use tower_throttle::store::Action;
 use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy, Prefetch,
-    RedisStore, ResponseHead, Rules, SECOND, per_second,
+    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy, Prefetch, RedisStore, ResponseHead, SECOND, per_second,
 };
 
 async fn process(server: &Server, policy: Policy) -> Limiter {
@@ -21,7 +20,7 @@ async fn process(server: &Server, policy: Policy) -> Limiter {
 }
 
 fn over(store: RedisStore, policy: Policy) -> Limiter {
-    let builder = Limiter::builder(store).policy(policy);
+    let builder = Limiter::builder(store, [policy]);
     // On a busy machine an answer may be late.
     builder.timeout(MINUTE).build().unwrap()
 }
@@ -182,7 +181,7 @@ async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
     let alone = process(&server, Policy::new("hot", limit)).await;
     let of_group = process(&server, Policy::new("hot", limit).group("clients")).await;
     storm(&limiter, 8, 200).await;
-    limiter.replace(Rules::new().policies([grouped()])).unwrap();
+    limiter.replace([grouped()]).unwrap();
     limiter.flush().await;
     let left = remaining(&alone).await;
     assert_eq!(remaining(&of_group).await, 100_000);
@@ -247,7 +246,7 @@ impl Store for Silent {
 #[tokio::test(start_paused = true)]
 async fn flush_waits_at_most_twice_as_long_as_a_decision() {
     let policy = prefetching(Limit::fixed_window(1_000_000, DAY));
-    let limiter = Limiter::builder(Silent(MemoryStore::new())).policy(policy);
+    let limiter = Limiter::builder(Silent(MemoryStore::new()), [policy]);
     let limiter = limiter.timeout(SECOND).build().unwrap();
     while !limiter
         .check("hot", "everybody")

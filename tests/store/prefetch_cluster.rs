@@ -16,7 +16,7 @@ const HOT: Limit = Limit::gcra(1_000, Duration::from_secs(366 * 24 * 60 * 60));
 async fn limiter(cluster: &Cluster, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     let store = cluster.patient().connect().await.unwrap();
     // Every question must reach the servers, and on a busy machine an answer may be late.
-    let builder = Limiter::builder(store.without_deny_cache()).policies(policies);
+    let builder = Limiter::builder(store.without_deny_cache(), policies);
     builder.timeout(MINUTE).build().unwrap()
 }
 

@@ -6,8 +6,7 @@ use std::time::Duration;
 use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::store::{Answer, Check, Decisions, DenyCache, PolicyId, Store};
 use tower_throttle::{
-    Clock, Decision, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Policy,
-    SECOND, StoreError,
+    Clock, Decision, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Rules, SECOND, StoreError,
 };
 
 use super::asking::{answer_of, check_of, heard};
@@ -82,22 +81,19 @@ impl Bench {
     }
 
     /// A limiter over the store.
-    pub fn limiter(&self, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-        self.builder(policies).build().unwrap()
+    pub fn limiter(&self, rules: impl Into<Rules>) -> Limiter {
+        self.builder(rules).build().unwrap()
     }
 
     /// A builder with the defaults of [`limiter`](Self::limiter), but without its deadline: on a
     /// busy machine an answer may be late.
-    pub fn builder(
-        &self,
-        policies: impl IntoIterator<Item = Policy>,
-    ) -> LimiterBuilder<Arc<dyn Store>> {
+    pub fn builder(&self, rules: impl Into<Rules>) -> LimiterBuilder<Arc<dyn Store>> {
         let store: Arc<dyn Store> = match &self.kind {
             Kind::Memory(store) => Arc::new(store.clone()),
             Kind::DenyCache(_, store) => Arc::new(store.clone()),
             Kind::Redis(_, store) => Arc::new(store.clone()),
         };
-        let builder = Limiter::builder(store).policies(policies);
+        let builder = Limiter::builder(store, rules);
         builder.timeout(MINUTE)
     }
 

@@ -189,9 +189,7 @@ impl Cluster {
     /// Two of these subjects on different masters, and which masters those are.
     pub async fn apart<'a>(&self, store: &RedisStore, of: &[&'a str]) -> [(&'a str, usize); 2] {
         let policy = Policy::new("apart", Limit::fixed_window(1, DAY));
-        let limiter = Limiter::builder(store.clone())
-            .policy(policy)
-            .timeout(MINUTE);
+        let limiter = Limiter::builder(store.clone(), [policy]).timeout(MINUTE);
         let limiter = limiter.build().unwrap();
         let mut first = None;
         for subject in of {

@@ -153,6 +153,6 @@ fn refusing() -> Router {
 
 fn layer(store: impl Store, allowance: Allowance) -> RateLimitLayer {
     let policy = policy("client", allowance).by(Header::new(WHO));
-    let limiter = Limiter::builder(store).policy(policy).timeout(MINUTE);
+    let limiter = Limiter::builder(store, [policy]).timeout(MINUTE);
     RateLimitLayer::new(limiter.build().expect("a sound policy"))
 }

@@ -48,7 +48,7 @@ pub fn ours(
     store: impl Store,
     policies: impl IntoIterator<Item = Policy>,
 ) -> Layered<RateLimit<Nothing, Wrapped>> {
-    let limiter = Limiter::builder(store).policies(policies).timeout(MINUTE);
+    let limiter = Limiter::builder(store, policies).timeout(MINUTE);
     let limiter = limiter.build().expect("sound policies");
     let layer = RateLimitLayer::new(limiter).headers(QuotaHeaders::NONE);
     Layered::by(layer.wrap_body())

@@ -55,7 +55,7 @@ impl Ours {
     }
 
     fn of(store: impl Store, policy: Policy) -> Self {
-        let limiter = Limiter::builder(store).policy(policy);
+        let limiter = Limiter::builder(store, [policy]);
         // A late answer is no error here: other programs keep the machine busy, too.
         Self(limiter.timeout(MINUTE).build().expect("a sound policy"))
     }

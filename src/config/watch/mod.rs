@@ -75,7 +75,7 @@ impl ConfigFile {
     ///
     /// Names what is wrong with the policy, or that one was added with its name.
     pub fn policy(mut self, policy: Policy) -> Result<Self, ConfigError> {
-        let others = Rules::new().policies(self.in_code.policies.iter().cloned());
+        let others = Rules::new(self.in_code.policies.iter().cloned());
         self.in_code.add(policy, others)?;
         Ok(self)
     }

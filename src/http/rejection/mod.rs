@@ -85,7 +85,7 @@ pub enum RejectionKind {
     /// The store gave no answer and the policy's failure mode refuses. HTTP 503, gRPC
     /// `UNAVAILABLE`.
     StoreFailed(StoreErrorKind),
-    /// The client is on the deny list ([`LimiterBuilder::deny`](crate::LimiterBuilder::deny)). HTTP
+    /// The client is on the deny list ([`Rules::deny`](crate::Rules::deny)). HTTP
     /// 403, gRPC `PERMISSION_DENIED`.
     Refused,
     /// Addresses are denied, and the request's address cannot be read, so that it may be one of

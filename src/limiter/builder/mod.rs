@@ -1,4 +1,4 @@
-//! `LimiterBuilder`: the store, the policies, and the settings that all of them share.
+//! `LimiterBuilder`: a store, rules, and what no replacing of these changes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,10 @@ use super::rules::Rules;
 use super::subjects::Subjects;
 use super::warned::Warned;
 use super::{Limiter, RulesInForce, Shared};
-use crate::access::AccessList;
 use crate::error::ConfigError;
 use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
-use crate::policy::Policy;
-use crate::request::RequestMatcher;
-use crate::store::{DEFAULT_TIMEOUT, Failover, FailureMode, Prefetching, Store, UnderWay};
+use crate::store::{DEFAULT_TIMEOUT, Failover, Prefetching, Store, UnderWay};
 
 /// Builds a [`Limiter`] with settings other than the defaults.
 #[must_use]
@@ -34,27 +31,14 @@ pub struct LimiterBuilder<S> {
 }
 
 impl<S: Store> LimiterBuilder<S> {
-    pub(super) fn over(store: S) -> Self {
+    pub(super) fn new(store: S, rules: Rules) -> Self {
         Self {
             store,
-            rules: Rules::new(),
+            rules,
             timeout: DEFAULT_TIMEOUT,
             secret: None,
             observers: Vec::new(),
         }
-    }
-
-    /// Adds a policy.
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.rules = self.rules.policy(policy);
-        self
-    }
-
-    /// Adds policies. All that apply to a request are decided together: if one denies, none is
-    /// charged.
-    pub fn policies(mut self, policies: impl IntoIterator<Item = Policy>) -> Self {
-        self.rules = self.rules.policies(policies);
-        self
     }
 
     /// The time that a decision may take before the failure modes decide; 50 ms unless said, 1 ms
@@ -63,37 +47,6 @@ impl<S: Store> LimiterBuilder<S> {
     /// it takes that much for each subject of a request.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
-        self
-    }
-
-    /// Sets what policies without a failure mode of their own decide when the store gives no
-    /// answer: by default [`FailureMode::Allow`].
-    pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
-        self.rules = self.rules.on_store_failure(mode);
-        self
-    }
-
-    /// Leaves requests alone: see [`Rules::exempt`].
-    pub fn exempt(mut self, requests: impl RequestMatcher) -> Self {
-        self.rules = self.rules.exempt(requests);
-        self
-    }
-
-    /// Refuses these clients: see [`Rules::deny`].
-    pub fn deny(mut self, clients: AccessList) -> Self {
-        self.rules = self.rules.deny(clients);
-        self
-    }
-
-    /// Lets these clients through uncounted: see [`Rules::allow`].
-    pub fn allow(mut self, clients: AccessList) -> Self {
-        self.rules = self.rules.allow(clients);
-        self
-    }
-
-    /// Sets all rules at once, replacing those set before.
-    pub fn rules(mut self, rules: Rules) -> Self {
-        self.rules = rules;
         self
     }
 
@@ -113,8 +66,8 @@ impl<S: Store> LimiterBuilder<S> {
     ///
     /// static DENIED: AtomicU64 = AtomicU64::new(0);
     ///
-    /// let limiter = Limiter::builder(MemoryStore::new())
-    ///     .policy(Policy::new("api", Limit::gcra(100, MINUTE)))
+    /// let policy = Policy::new("api", Limit::gcra(100, MINUTE));
+    /// let limiter = Limiter::builder(MemoryStore::new(), [policy])
     ///     .on_decision(|event: &DecisionEvent<'_>| {
     ///         if event.result() == DecisionResult::Denied {
     ///             DENIED.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use super::*;
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, MOST_PERMITS};
+use crate::policy::Policy;
 use crate::request::RequestHead;
 use crate::store::{Answer, Check, RENEWALS_IN_A_LIFE};
 use crate::time::{HOUR, MINUTE, SECOND};
@@ -54,11 +55,14 @@ fn a_lease_that_may_lapse_before_its_first_renewal_is_answered_is_refused() {
     ] {
         let places = |limit| Policy::new("places", limit);
         let limit = Limit::concurrency(5).lease(lease);
-        let limiter = Limiter::builder(Silent).timeout(timeout);
-        let built = limiter.policy(places(limit)).build();
+        let limiter = Limiter::builder(Silent, [places(limit)]).timeout(timeout);
+        let built = limiter.build();
         assert_eq!(built.is_ok(), fine, "{timeout:?}, {lease:?}");
-        let limiter = Limiter::builder(Silent).timeout(timeout).build().unwrap();
-        let replaced = limiter.replace(Rules::new().policy(places(limit)));
+        let limiter = Limiter::builder(Silent, [])
+            .timeout(timeout)
+            .build()
+            .unwrap();
+        let replaced = limiter.replace([places(limit)]);
         assert_eq!(replaced.is_ok(), fine, "{timeout:?}, {lease:?}");
     }
     let refused = refusal([Policy::new("places", Limit::concurrency(5).lease(ms))]);
@@ -146,7 +150,7 @@ fn a_timeout_outside_the_range_is_refused() {
         (MINUTE, true),
         (MINUTE + SECOND, false),
     ] {
-        let built = Limiter::builder(Silent).timeout(timeout).build();
+        let built = Limiter::builder(Silent, []).timeout(timeout).build();
         assert_eq!(built.is_ok(), fine, "{timeout:?}");
     }
 }
@@ -201,7 +205,7 @@ fn the_documentation_names_the_default_timeout() {
 
 #[test]
 fn the_debug_output_of_a_builder_has_no_secret() {
-    let builder = Limiter::builder(Silent).policy(named("api"));
+    let builder = Limiter::builder(Silent, [named("api")]);
     let shown = format!("{:?}", builder.key_secret("hunter2"));
     assert!(
         shown.contains("\"api\"") && shown.contains("timeout: 50ms"),
@@ -216,7 +220,7 @@ fn the_debug_output_of_a_builder_has_no_secret() {
 
 #[test]
 fn a_secret_that_is_none_is_refused() {
-    let built = |secret: &str| Limiter::builder(Silent).key_secret(secret).build();
+    let built = |secret: &str| Limiter::builder(Silent, []).key_secret(secret).build();
     assert_eq!(
         built("").unwrap_err().to_string(),
         "key_secret: got none, expected a secret of at least 1 byte"

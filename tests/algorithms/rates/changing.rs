@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tower_throttle::{DAY, HOUR, Limit, Limiter, MINUTE, Policy, Rules, SECOND};
+use tower_throttle::{DAY, HOUR, Limit, Limiter, MINUTE, Policy, SECOND};
 
 use super::{check, drain, with_rates};
 use support::bench::Bench;
@@ -23,7 +23,7 @@ async fn rates_come_and_go_and_what_was_used_stays_used(bench: &Bench) {
         let limiter = bench.limiter([Policy::new(name, rates(&[])[position].1)]);
         let now_with = |others: &[_]| {
             let policy = Policy::new(name, rates(others)[position].1);
-            limiter.replace(Rules::new().policies([policy])).unwrap();
+            limiter.replace([policy]).unwrap();
         };
         let takes = |permits| take(&limiter, name, permits);
         let left = takes(1).await;
@@ -49,9 +49,7 @@ async fn a_rate_in_the_first_place_goes_by_what_was_used_there(bench: &Bench) {
     let hourly_first = Policy::new("gcra", Limit::gcra(1_000, HOUR).and(10, SECOND));
     let limiter = bench.limiter([hourly_later.clone()]);
     let now_with = |policy: &Policy| {
-        limiter
-            .replace(Rules::new().policy(policy.clone()))
-            .unwrap();
+        limiter.replace([policy.clone()]).unwrap();
     };
     let _ = limiter.charge("gcra", "alice", 1_000).await.unwrap();
     bench.advance(10 * SECOND);

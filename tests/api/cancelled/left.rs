@@ -36,7 +36,7 @@ pub(crate) async fn patient(
 ) -> Limiter {
     let policies = policies.into_iter();
     let policies = policies.map(|policy| policy.on_store_failure(FailureMode::Deny));
-    let builder = Limiter::builder(server.store().await).policies(policies);
+    let builder = Limiter::builder(server.store().await, policies);
     builder.timeout(60 * SECOND).build().unwrap()
 }
 

@@ -7,8 +7,8 @@ use axum::extract::ConnectInfo;
 use axum::http::{Method, Request, Response, StatusCode};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    AccessList, ClientAddr, Header, HeaderCost, Host, Key, Limit, Limiter, LimiterBuilder, MINUTE,
-    MemoryStore, Mode, OnMissingKey, Outcome, PeerAddr, Policy, RateLimitLayer, RequestHead, Route,
+    AccessList, ClientAddr, Header, HeaderCost, Host, Key, Limit, Limiter, MINUTE, MemoryStore,
+    Mode, OnMissingKey, Outcome, PeerAddr, Policy, RateLimitLayer, RequestHead, Route, Rules,
 };
 
 use super::{App, one_a_minute};
@@ -20,8 +20,12 @@ const UNREADABLE: StatusCode = StatusCode::BAD_REQUEST;
 
 const PROXY: &str = "10.0.0.5:443";
 
-fn builder() -> LimiterBuilder<MemoryStore> {
-    Limiter::builder(MemoryStore::new()).policy(one_a_minute("api"))
+fn rules() -> Rules {
+    Rules::new([one_a_minute("api")])
+}
+
+fn limiter(rules: impl Into<Rules>) -> Limiter {
+    Limiter::new(MemoryStore::new(), rules).unwrap()
 }
 
 /// A list of addresses as proxies in 10.0.0.0/8 tell them.
@@ -51,8 +55,8 @@ async fn a_listed_key_cannot_be_hidden_by_repeating_its_header() {
     for on_missing_key in [OnMissingKey::Shared, OnMissingKey::Skip] {
         for mode in [Mode::Enforce, Mode::Shadow] {
             let policy = one_a_minute("user").on_missing_key(on_missing_key);
-            let builder = Limiter::builder(MemoryStore::new()).policy(policy.mode(mode));
-            let limiter = builder.deny(users(&["mallory"])).build().unwrap();
+            let rules = Rules::new([policy.mode(mode)]);
+            let limiter = limiter(rules.deny(users(&["mallory"])));
             let app = App::behind(&limiter).await;
             for headers in TWICE {
                 assert_eq!(app.get("/", &headers).await.status(), UNREADABLE);
@@ -77,8 +81,7 @@ const HIDDEN_HOSTS: [&[(&str, &str)]; 4] = [
 fn denying_a_host() -> Limiter {
     let policy = Policy::new("tenant", Limit::gcra(100, MINUTE)).by(Host);
     let denied = AccessList::new().keys([Key::from("mallory.example")]);
-    let builder = Limiter::builder(MemoryStore::new()).policy(policy);
-    builder.deny(denied).build().unwrap()
+    limiter(Rules::new([policy]).deny(denied))
 }
 
 #[tokio::test]
@@ -109,11 +112,10 @@ async fn a_listed_host_cannot_be_hidden_by_another_one_in_the_target() {
 async fn a_listed_key_cannot_be_hidden_by_an_allowed_address() {
     let policy = Policy::new("user", Limit::gcra(100, MINUTE));
     let policy = policy.by((Header::new("x-tenant"), Header::new("x-user")));
-    let builder = Limiter::builder(MemoryStore::new()).policy(policy);
-    let limiter = builder
+    let rules = Rules::new([policy])
         .deny(users(&["mallory"]))
         .allow(forwarded(&["203.0.113.9"]));
-    let app = App::with_peer(&limiter.build().unwrap(), PROXY).await;
+    let app = App::with_peer(&limiter(rules), PROXY).await;
     for headers in TWICE {
         let headers = [headers[0], headers[1], ("x-forwarded-for", "203.0.113.9")];
         assert_eq!(app.get("/", &headers).await.status(), UNREADABLE);
@@ -122,7 +124,7 @@ async fn a_listed_key_cannot_be_hidden_by_an_allowed_address() {
 
 #[tokio::test]
 async fn a_repeated_header_is_a_missing_key_if_no_key_is_denied() {
-    let limiter = builder().deny(forwarded(&["203.0.113.9"])).build().unwrap();
+    let limiter = limiter(rules().deny(forwarded(&["203.0.113.9"])));
     let app = App::with_peer(&limiter, PROXY).await;
     assert_eq!(app.get("/", &TWICE[0]).await.status(), OK);
     assert_eq!(
@@ -143,7 +145,7 @@ async fn an_address_on_the_deny_list_is_refused_before_counting() {
         "64:ff9b::cb00:0/112",
     ] {
         let denied = forwarded(&[range, "2001:db8:bad::/48"]);
-        let limiter = builder().deny(denied).build().unwrap();
+        let limiter = limiter(rules().deny(denied));
         let app = App::with_peer(&limiter, PROXY).await;
         for address in [
             "203.0.113.9",
@@ -166,7 +168,7 @@ async fn an_address_on_the_deny_list_is_refused_before_counting() {
 #[tokio::test]
 async fn a_range_with_others_beside_those_of_ipv4_is_of_the_others_alone() {
     for range in ["::/0", "64:ff9b::/64"] {
-        let limiter = builder().deny(forwarded(&[range])).build().unwrap();
+        let limiter = limiter(rules().deny(forwarded(&[range])));
         let app = App::with_peer(&limiter, PROXY).await;
         assert_eq!(status_from(&app, "64:ff9b::1:0:0").await, REFUSED);
         for address in ["203.0.113.9", "::ffff:203.0.113.8", "64:ff9b::203.0.113.7"] {
@@ -184,7 +186,7 @@ async fn an_address_that_a_closure_reads_is_looked_up_in_the_same_form() {
             let address: IpAddr = address.parse().unwrap();
             let read = move |_: &RequestHead<'_>| Some(address);
             let denied = AccessList::new().addresses(read, [range]).unwrap();
-            let limiter = builder().deny(denied).build().unwrap();
+            let limiter = limiter(rules().deny(denied));
             let app = App::behind(&limiter).await;
             assert_eq!(app.status("alice").await, REFUSED, "{address} of {range}");
         }
@@ -195,7 +197,7 @@ async fn an_address_that_a_closure_reads_is_looked_up_in_the_same_form() {
 #[tokio::test]
 async fn a_listed_nat64_address_may_embed_one_of_a_proxy() {
     let denied = forwarded(&["64:ff9b::10.0.0.7"]);
-    let limiter = builder().deny(denied).build().unwrap();
+    let limiter = limiter(rules().deny(denied));
     let app = App::with_peer(&limiter, PROXY).await;
     assert_eq!(status_from(&app, "64:ff9b::10.0.0.7").await, REFUSED);
     assert_eq!(
@@ -207,7 +209,7 @@ async fn a_listed_nat64_address_may_embed_one_of_a_proxy() {
 
 #[tokio::test]
 async fn a_refusal_says_what_it_is_and_nothing_about_quotas() {
-    let limiter = builder().deny(users(&["mallory"])).build().unwrap();
+    let limiter = limiter(rules().deny(users(&["mallory"])));
     let app = App::behind(&limiter).await;
     let response = app.get("/", &[("x-user", "mallory")]).await;
     assert_eq!(response.status(), REFUSED);
@@ -231,7 +233,7 @@ async fn a_refusal_says_what_it_is_and_nothing_about_quotas() {
 #[tokio::test]
 async fn an_address_on_the_allow_list_is_let_through_uncounted() {
     let allowed = forwarded(&["203.0.113.9"]);
-    let limiter = builder().allow(allowed).build().unwrap();
+    let limiter = limiter(rules().allow(allowed));
     let app = App::with_peer(&limiter, PROXY).await;
     for _ in 0..3 {
         assert_eq!(status_from(&app, "203.0.113.9").await, OK);
@@ -242,11 +244,7 @@ async fn an_address_on_the_allow_list_is_let_through_uncounted() {
 
 #[tokio::test]
 async fn keys_are_refused_and_let_through_as_the_policies_read_them() {
-    let limiter = builder()
-        .deny(users(&["mallory"]))
-        .allow(users(&["prober"]))
-        .build()
-        .unwrap();
+    let limiter = limiter(rules().deny(users(&["mallory"])).allow(users(&["prober"])));
     let app = App::behind(&limiter).await;
     for _ in 0..3 {
         assert_eq!(app.status("mallory").await, REFUSED);
@@ -266,11 +264,11 @@ async fn keys_are_refused_and_let_through_as_the_policies_read_them() {
 
 #[tokio::test]
 async fn a_client_on_both_lists_is_refused() {
-    let limiter = builder()
-        .deny(forwarded(&["203.0.113.9"]))
-        .allow(forwarded(&["203.0.113.0/24"]))
-        .build()
-        .unwrap();
+    let limiter = limiter(
+        rules()
+            .deny(forwarded(&["203.0.113.9"]))
+            .allow(forwarded(&["203.0.113.0/24"])),
+    );
     let app = App::with_peer(&limiter, PROXY).await;
     assert_eq!(status_from(&app, "203.0.113.9").await, REFUSED);
     for _ in 0..2 {
@@ -280,11 +278,11 @@ async fn a_client_on_both_lists_is_refused() {
 
 #[tokio::test]
 async fn a_refused_key_is_refused_also_at_an_address_that_is_let_through() {
-    let limiter = builder()
-        .deny(users(&["mallory"]))
-        .allow(forwarded(&["203.0.113.9"]))
-        .build()
-        .unwrap();
+    let limiter = limiter(
+        rules()
+            .deny(users(&["mallory"]))
+            .allow(forwarded(&["203.0.113.9"])),
+    );
     let app = App::with_peer(&limiter, PROXY).await;
     let from_the_office = async |user: &str| {
         let headers = [("x-user", user), ("x-forwarded-for", "203.0.113.9")];
@@ -301,24 +299,24 @@ async fn a_listed_address_comes_before_any_other_fault() {
     let insists = Policy::new("insists", Limit::gcra(1, MINUTE))
         .by(Header::new("x-key"))
         .on_missing_key(OnMissingKey::Reject);
-    let limiter = builder()
-        .policy(insists)
-        .deny(users(&["mallory"]))
-        .allow(forwarded(&["203.0.113.9"]))
-        .build()
-        .unwrap();
+    let limiter = limiter(
+        Rules::new([one_a_minute("api"), insists])
+            .deny(users(&["mallory"]))
+            .allow(forwarded(&["203.0.113.9"])),
+    );
     let app = App::with_peer(&limiter, PROXY).await;
     assert_eq!(status_from(&app, "203.0.113.9").await, OK);
 }
 
 #[tokio::test]
 async fn the_lists_go_before_what_a_request_says_of_its_cost() {
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(one_a_minute("api").cost_by(HeaderCost::new("x-cost")))
-        .deny(users(&["mallory"]))
-        .allow(users(&["prober"]))
-        .build()
-        .unwrap();
+    let limiter = Limiter::new(
+        MemoryStore::new(),
+        Rules::new([one_a_minute("api").cost_by(HeaderCost::new("x-cost"))])
+            .deny(users(&["mallory"]))
+            .allow(users(&["prober"])),
+    )
+    .unwrap();
     let app = App::behind(&limiter).await;
     let with_bad_cost = async |user: &str| {
         let headers = [("x-user", user), ("x-cost", "much")];
@@ -331,11 +329,11 @@ async fn the_lists_go_before_what_a_request_says_of_its_cost() {
 
 #[tokio::test]
 async fn a_refused_address_is_refused_also_where_others_are_exempt() {
-    let limiter = builder()
-        .exempt(Route::get("/health"))
-        .deny(forwarded(&["203.0.113.9"]))
-        .build()
-        .unwrap();
+    let limiter = limiter(
+        rules()
+            .exempt(Route::get("/health"))
+            .deny(forwarded(&["203.0.113.9"])),
+    );
     let app = App::with_peer(&limiter, PROXY).await;
     let from = |address| [("x-forwarded-for", address)];
     let refused = app.get("/health", &from("203.0.113.9")).await;
@@ -347,7 +345,7 @@ async fn a_refused_address_is_refused_also_where_others_are_exempt() {
 #[tokio::test]
 async fn preflights_of_a_refused_address_are_refused_even_if_skipped() {
     let refused = forwarded(&["203.0.113.9"]);
-    let limiter = builder().deny(refused).build().unwrap();
+    let limiter = limiter(rules().deny(refused));
     let layer = RateLimitLayer::new(limiter).skip_preflights().wrap_body();
     let inner = service_fn(async |_: Request<()>| Ok::<_, Infallible>(Response::new(())));
     let service = layer.layer(inner);
@@ -396,7 +394,7 @@ async fn addresses_always_taken_for_proxies_are_refused_in_lists() {
     assert!(AccessList::new().addresses(PeerAddr, ["10.1.2.3"]).is_ok());
 
     let counted = AccessList::new().addresses(client.trusted_hops(1), ["10.1.2.3"]);
-    let limiter = builder().deny(counted.unwrap()).build().unwrap();
+    let limiter = limiter(rules().deny(counted.unwrap()));
     let app = App::with_peer(&limiter, PROXY).await;
     assert_eq!(status_from(&app, "10.1.2.3").await, REFUSED);
     assert_eq!(status_from(&app, "10.1.2.4").await, OK);
@@ -405,7 +403,7 @@ async fn addresses_always_taken_for_proxies_are_refused_in_lists() {
 #[tokio::test]
 async fn an_address_that_nobody_knows_is_on_no_list() {
     let everywhere = forwarded(&["0.0.0.0/0", "::/0"]);
-    let limiter = builder().allow(everywhere).build().unwrap();
+    let limiter = limiter(rules().allow(everywhere));
     let app = App::with_peer(&limiter, PROXY).await;
     assert_eq!(status_from(&app, "203.0.113.9").await, OK);
     assert_eq!(status_from(&app, "unknown").await, OK);
@@ -421,7 +419,7 @@ fn appended(client: &str) -> String {
 async fn a_quote_left_open_is_no_way_past_the_deny_list() {
     let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
     let list = |range| AccessList::new().addresses(client.clone(), [range]);
-    let denying = |range| builder().deny(list(range).unwrap()).build().unwrap();
+    let denying = |range| limiter(rules().deny(list(range).unwrap()));
     let open = appended("for=\"x");
     for (limiter, header, status) in [
         (denying("203.0.113.0/24"), "for=203.0.113.9", REFUSED),
@@ -433,12 +431,8 @@ async fn a_quote_left_open_is_no_way_past_the_deny_list() {
         (denying("203.0.113.0/24"), "for=10.0.0.7", OK),
         (denying("203.0.113.0/24"), "", OK),
         // Nobody is denied by address.
-        (builder().build().unwrap(), &open, OK),
-        (
-            builder().deny(users(&["mallory"])).build().unwrap(),
-            &open,
-            OK,
-        ),
+        (limiter(rules()), &open, OK),
+        (limiter(rules().deny(users(&["mallory"]))), &open, OK),
     ] {
         let app = App::with_peer(&limiter, PROXY).await;
         let response = app
@@ -454,7 +448,7 @@ async fn a_quote_left_open_is_no_way_past_the_deny_list() {
 async fn an_address_that_cannot_be_read_is_not_on_the_allow_list() {
     let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
     let everywhere = AccessList::new().addresses(client, ["0.0.0.0/0", "::/0"]);
-    let limiter = builder().allow(everywhere.unwrap()).build().unwrap();
+    let limiter = limiter(rules().allow(everywhere.unwrap()));
     let app = App::with_peer(&limiter, PROXY).await;
     let headers = [
         ("x-user", "alice"),
@@ -470,7 +464,7 @@ async fn a_listed_caller_is_refused_even_if_a_header_is_unreadable() {
     let quoted = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
     let listed = AccessList::new().addresses(quoted, ["203.0.113.9"]);
     let listed = listed.unwrap().addresses(PeerAddr, ["10.0.0.5"]).unwrap();
-    let limiter = builder().deny(listed).build().unwrap();
+    let limiter = limiter(rules().deny(listed));
     let app = App::with_peer(&limiter, PROXY).await;
     let response = app.get("/", &[("forwarded", "for=\"x")]).await;
     assert_eq!(response.status(), REFUSED);
@@ -480,7 +474,7 @@ async fn a_listed_caller_is_refused_even_if_a_header_is_unreadable() {
 async fn a_repeated_header_of_one_address_is_no_way_past_the_deny_list() {
     let client = ClientAddr::header("x-real-ip", ["10.0.0.0/8"]).unwrap();
     let denied = AccessList::new().addresses(client, ["203.0.113.9"]);
-    let limiter = builder().deny(denied.unwrap()).build().unwrap();
+    let limiter = limiter(rules().deny(denied.unwrap()));
     let app = App::with_peer(&limiter, PROXY).await;
     let proxys = ("x-real-ip", "203.0.113.9");
     let twice = [("x-user", "alice"), ("x-real-ip", "198.51.100.7"), proxys];
@@ -501,7 +495,7 @@ async fn a_repeated_header_of_one_address_is_no_way_past_the_deny_list() {
 async fn a_list_of_no_addresses_asks_for_none() {
     let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
     let nobody = AccessList::new().addresses(client, [""; 0]).unwrap();
-    let limiter = builder().deny(nobody).build().unwrap();
+    let limiter = limiter(rules().deny(nobody));
     let app = App::with_peer(&limiter, PROXY).await;
     let response = app.get("/", &[("forwarded", "for=\"x")]).await;
     assert_eq!(response.status(), OK);
@@ -511,7 +505,7 @@ async fn a_list_of_no_addresses_asks_for_none() {
 async fn a_refusal_for_an_address_that_cannot_be_read_says_so() {
     let client = ClientAddr::forwarded(["10.0.0.0/8"]).unwrap();
     let denied = AccessList::new().addresses(client, ["203.0.113.9"]);
-    let limiter = builder().deny(denied.unwrap()).build().unwrap();
+    let limiter = limiter(rules().deny(denied.unwrap()));
     let app = App::with_peer(&limiter, PROXY).await;
     let response = app.get("/", &[("forwarded", "for=\"mallory")]).await;
     let problem: serde_json::Value = response.json().await.unwrap();
@@ -529,7 +523,7 @@ async fn a_refusal_for_an_address_that_cannot_be_read_says_so() {
 #[tokio::test]
 async fn a_list_that_cannot_be_looked_up_in_is_a_loud_error() {
     let denied = AccessList::new().addresses(PeerAddr, ["203.0.113.9"]);
-    let limiter = builder().deny(denied.unwrap()).build().unwrap();
+    let limiter = limiter(rules().deny(denied.unwrap()));
     // The server does not provide the address at the other end of the socket.
     let app = App::behind(&limiter).await;
     let response = app.get("/", &[("x-user", "alice")]).await;
@@ -545,13 +539,11 @@ async fn a_list_that_cannot_be_looked_up_in_is_a_loud_error() {
 async fn a_listed_key_is_looked_up_only_where_policies_use_it() {
     let policy = |name| one_a_minute(name).on(Route::any("/api/{*rest}"));
     let other = Policy::new("other", Limit::fixed_window(1, MINUTE)).by(Header::new("x-tenant"));
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(policy("api"))
-        .policy(other.on(Route::any("/api/b")))
+    let rules = Rules::new([policy("api"), other.on(Route::any("/api/b"))])
         .exempt(Route::get("/api/health"))
         .deny(users(&["mallory"]))
         .allow(users(&["bob"]));
-    let limiter = limiter.build().unwrap();
+    let limiter = limiter(rules);
     let app = App::behind(&limiter).await;
     let status = async |user, path| app.get(path, &[("x-user", user)]).await.status();
     for (path, answered) in [("/api/x", REFUSED), ("/elsewhere", OK), ("/api/health", OK)] {
@@ -575,7 +567,7 @@ async fn a_listed_key_is_looked_up_only_where_policies_use_it() {
 
 #[tokio::test]
 async fn lists_change_while_the_limiter_is_at_work() {
-    let limiter = builder().build().unwrap();
+    let limiter = limiter(rules());
     let app = App::behind(&limiter).await;
     assert_eq!(app.status("mallory").await, OK);
     limiter.set_denied(users(&["mallory"]));

@@ -5,17 +5,17 @@ use axum::http::StatusCode;
 use tower::Layer as _;
 use tower_throttle::{
     ClientAddr, ConfigError, Limiter, MemoryStore, RateLimitLayer, RequestHead, RequestMatcher,
-    Route,
+    Route, Rules,
 };
 
 use super::{App, one_a_minute};
 
 fn exempting(requests: impl RequestMatcher) -> Limiter {
-    Limiter::builder(MemoryStore::new())
-        .policy(one_a_minute("api"))
-        .exempt(requests)
-        .build()
-        .unwrap()
+    Limiter::new(
+        MemoryStore::new(),
+        Rules::new([one_a_minute("api")]).exempt(requests),
+    )
+    .unwrap()
 }
 
 #[tokio::test]
@@ -71,10 +71,10 @@ async fn a_nested_router_exempts_by_its_own_paths_and_by_the_whole_ones() {
 
 #[test]
 fn a_route_that_makes_no_sense_is_refused() {
-    let built = Limiter::builder(MemoryStore::new())
-        .policy(one_a_minute("api"))
-        .exempt(Route::get("health"))
-        .build();
+    let built = Limiter::new(
+        MemoryStore::new(),
+        Rules::new([one_a_minute("api")]).exempt(Route::get("health")),
+    );
     let error = built.unwrap_err();
     assert!(matches!(error, ConfigError::Malformed { .. }), "{error}");
 }

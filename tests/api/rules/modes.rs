@@ -8,7 +8,8 @@ use axum::http::StatusCode;
 use futures_util::FutureExt;
 use tower_throttle::{
     AccessList, CheckError, DAY, DecisionEvent, DecisionResult, FailureMode, Header, Key, Limit,
-    Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, per_second,
+    Limiter, MINUTE, MemoryStore, Mode, OnMissingKey, Outcome, Policy, RedisStore, Rules,
+    per_second,
 };
 
 use super::{App, one_a_minute};
@@ -28,8 +29,7 @@ type Told = Arc<Mutex<Vec<(String, DecisionResult)>>>;
 fn told(policies: impl IntoIterator<Item = Policy>) -> (Limiter, Told) {
     let told = Told::default();
     let log = Arc::clone(&told);
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policies(policies)
+    let limiter = Limiter::builder(MemoryStore::new(), policies)
         .on_decision(move |event: &DecisionEvent<'_>| {
             let told = (event.policy.to_owned(), event.result());
             log.lock().unwrap().push(told);
@@ -196,11 +196,11 @@ fn limiter_in_shadow() -> Limiter {
 #[tokio::test]
 async fn charges_are_not_counted_while_nobody_is_limited() {
     let friends = AccessList::new().keys([Key::from("friend")]);
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(Policy::new("rows", Limit::gcra(10, MINUTE)))
-        .allow(friends)
-        .build()
-        .unwrap();
+    let limiter = Limiter::new(
+        MemoryStore::new(),
+        Rules::new([Policy::new("rows", Limit::gcra(10, MINUTE))]).allow(friends),
+    )
+    .unwrap();
     let charge = async |key: &'static str| {
         let charged = limiter.charge("rows", key, 10).await.unwrap();
         assert_eq!(charged.outcome(), Outcome::Unlimited);

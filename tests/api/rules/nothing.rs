@@ -130,14 +130,16 @@ async fn its_denial_is_a_rejection_without_a_time_to_retry() {
 async fn its_mode_decides_and_observers_are_told() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&told);
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policies([closed("closed").mode(Mode::Shadow), one_a_minute("other")])
-        .on_decision(move |event: &DecisionEvent<'_>| {
-            let told = (event.policy.to_owned(), event.result());
-            log.lock().unwrap().push(told);
-        })
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        MemoryStore::new(),
+        [closed("closed").mode(Mode::Shadow), one_a_minute("other")],
+    )
+    .on_decision(move |event: &DecisionEvent<'_>| {
+        let told = (event.policy.to_owned(), event.result());
+        log.lock().unwrap().push(told);
+    })
+    .build()
+    .unwrap();
     let app = App::behind(&limiter).await;
     let results = || {
         let told = std::mem::take(&mut *told.lock().unwrap());
@@ -217,15 +219,12 @@ async fn access_lists_come_first() {
         let client = AccessList::new()
             .addresses(PeerAddr, ["192.0.2.7"])
             .unwrap();
-        let rules = Rules::new().policy(by_peer());
+        let rules = Rules::new([by_peer()]);
         let rules = match listed {
             "allow" => rules.allow(client),
             _ => rules.deny(client),
         };
-        let limiter = Limiter::builder(MemoryStore::new())
-            .rules(rules)
-            .build()
-            .unwrap();
+        let limiter = Limiter::new(MemoryStore::new(), rules).unwrap();
         let at = async |peer| App::with_peer(&limiter, peer).await.status("alice").await;
         assert_eq!(at("192.0.2.7:1").await, status);
         assert_eq!(at("192.0.2.8:1").await, DENIED);
@@ -238,19 +237,19 @@ async fn a_limit_can_become_nothing_and_something_again() {
         || Policy::new("api", Limit::gcra(2, HOUR)).penalty(Penalty::after(1, HOUR, HOUR));
     let limiter = Limiter::new(MemoryStore::new(), [counted()]).unwrap();
     assert!(limiter.check("api", "alice").await.unwrap().is_allowed());
-    let nothing = || Rules::new().policy(Policy::new("api", Limit::nothing()));
+    let nothing = || Rules::new([Policy::new("api", Limit::nothing())]);
     limiter.replace(nothing()).unwrap();
     for _ in 0..3 {
         let denied = limiter.check("api", "alice").await.unwrap();
         assert_eq!(denied.outcome(), Outcome::NeverFits);
     }
-    limiter.replace(Rules::new().policy(counted())).unwrap();
+    limiter.replace([counted()]).unwrap();
     // What was used stays used, and nobody is banned for what was asked meanwhile.
     let looked = limiter.peek("api", "alice").await.unwrap();
     assert_eq!((looked.remaining(), looked.banned_for()), (1, None));
     limiter.replace(nothing()).unwrap();
     assert!(limiter.reset("api", "alice").await.unwrap().is_allowed());
-    limiter.replace(Rules::new().policy(counted())).unwrap();
+    limiter.replace([counted()]).unwrap();
     assert_eq!(limiter.peek("api", "alice").await.unwrap().remaining(), 2);
 }
 

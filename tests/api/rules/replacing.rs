@@ -31,15 +31,11 @@ async fn used_permits_stay_used_under_other_numbers() {
     for expected in [true, true, true, false] {
         assert_eq!(takes(&limiter, "everybody").await, expected);
     }
-    limiter
-        .replace(Rules::new().policies([everybody(5)]))
-        .unwrap();
+    limiter.replace([everybody(5)]).unwrap();
     for expected in [true, true, false] {
         assert_eq!(takes(&limiter, "everybody").await, expected);
     }
-    limiter
-        .replace(Rules::new().policies([everybody(2)]))
-        .unwrap();
+    limiter.replace([everybody(2)]).unwrap();
     assert!(!takes(&limiter, "everybody").await);
 }
 
@@ -71,9 +67,7 @@ async fn a_higher_rate_alone_makes_whoever_has_used_all_wait_longer() {
         let asked = async || limiter.check("api", "alice").await.unwrap();
         while asked().await.is_allowed() {}
         let has_waited = asked().await.retry_after();
-        limiter
-            .replace(Rules::new().policies(named(after)))
-            .unwrap();
+        limiter.replace(named(after)).unwrap();
         let found = [has_waited, asked().await.retry_after()];
         let millis = found.map(|wait| wait.unwrap_or_default().as_millis());
         assert_eq!(millis, [waited, waits], "{before:?} {after:?}");
@@ -88,29 +82,23 @@ async fn a_layer_goes_by_the_new_rules_at_once() {
     let app = App::behind(&limiter).await;
     assert_eq!(app.status("alice").await, StatusCode::OK);
     assert_eq!(app.status("alice").await, StatusCode::TOO_MANY_REQUESTS);
-    let rules = Rules::new()
-        .policies([one_a_minute("api"), everybody(2)])
-        .exempt(Route::get("/health"));
+    let rules = Rules::new([one_a_minute("api"), everybody(2)]).exempt(Route::get("/health"));
     limiter.replace(rules).unwrap();
     assert_eq!(limiter.policy_names(), ["api", "everybody"]);
     assert_eq!(app.status("alice").await, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(app.status("bob").await, StatusCode::OK);
     assert_eq!(app.get("/health", &[]).await.status(), StatusCode::OK);
-    limiter.replace(Rules::new()).unwrap();
+    limiter.replace([]).unwrap();
     assert_eq!(app.status("alice").await, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn rules_that_make_no_sense_leave_the_old_ones_in_force() {
     let limiter = limiter([everybody(1)]);
-    let twice = Rules::new().policies([everybody(5), everybody(5)]);
+    let twice = Rules::new([everybody(5), everybody(5)]);
     let error = limiter.replace(twice).unwrap_err();
     assert!(error.to_string().contains("used twice"), "{error}");
-    assert!(
-        limiter
-            .replace(Rules::new().policies([everybody(0)]))
-            .is_err()
-    );
+    assert!(limiter.replace([everybody(0)]).is_err());
     assert!(takes(&limiter, "everybody").await);
     assert!(!takes(&limiter, "everybody").await);
 }
@@ -120,7 +108,7 @@ fn a_mode_that_was_set_stays_until_the_policy_says_another() {
     let limiter = limiter([everybody(1)]);
     limiter.set_mode("everybody", Mode::Off).unwrap();
     let replaced_by = |policy: Policy| {
-        limiter.replace(Rules::new().policies([policy])).unwrap();
+        limiter.replace([policy]).unwrap();
         limiter.mode("everybody").unwrap()
     };
     assert_eq!(replaced_by(everybody(2)), Mode::Off);
@@ -138,12 +126,10 @@ async fn the_lists_are_those_of_the_new_rules() {
     };
     limiter.set_denied(AccessList::new().keys(["mallory"]));
     assert_eq!(outcome().await, Outcome::Refused);
-    let allowing = Rules::new().allow(AccessList::new().keys(["mallory"]));
-    limiter.replace(allowing.policies([everybody(1)])).unwrap();
+    let allowing = Rules::new([everybody(1)]).allow(AccessList::new().keys(["mallory"]));
+    limiter.replace(allowing).unwrap();
     assert_eq!(outcome().await, Outcome::Unlimited);
-    limiter
-        .replace(Rules::new().policies([everybody(1)]))
-        .unwrap();
+    limiter.replace([everybody(1)]).unwrap();
     assert_eq!(outcome().await, Outcome::Allowed);
 }
 
@@ -154,7 +140,7 @@ async fn a_place_held_under_old_rules_is_given_back_under_new_ones() {
     let held = limiter.admit("places", Key::everybody()).await;
     assert!(held.is_ok());
     // At another position, with another number.
-    limiter.replace(Rules::new().policies([places(2)])).unwrap();
+    limiter.replace([places(2)]).unwrap();
     let left = async || {
         let looked = limiter.peek("places", Key::everybody()).await;
         looked.unwrap().remaining()
@@ -184,10 +170,10 @@ async fn a_throttle_uses_its_named_policy_and_the_first_if_it_is_gone() {
     };
     let once_a_second = send_for(10).await;
     assert!((10..=11).contains(&once_a_second), "{once_a_second}");
-    limiter.replace(Rules::new().policies([slow(10)])).unwrap();
+    limiter.replace([slow(10)]).unwrap();
     let ten_times = send_for(10).await;
     assert!((85..=102).contains(&ten_times), "{ten_times}");
-    limiter.replace(Rules::new()).unwrap();
+    limiter.replace([]).unwrap();
     let still = send_for(10).await;
     assert!(
         (8..=12).contains(&still),
@@ -209,7 +195,7 @@ async fn there_is_no_moment_without_limits() {
                 let others = (0..replaced.load(Ordering::Relaxed) % 3).map(|other| {
                     Policy::new(format!("other {other}"), Limit::gcra(1_000_000, SECOND))
                 });
-                let rules = Rules::new().policies(others.chain([everybody(50)]));
+                let rules = Rules::new(others.chain([everybody(50)]));
                 limiter.replace(rules).unwrap();
                 replaced.fetch_add(1, Ordering::Relaxed);
             }

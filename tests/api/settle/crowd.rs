@@ -38,7 +38,7 @@ impl Crowded {
     async fn of(server: &Server, policy: Policy) -> Self {
         // Every request must reach the server.
         let store = server.store().await.without_deny_cache();
-        let limiter = Limiter::builder(store).policy(policy.by(alice));
+        let limiter = Limiter::builder(store, [policy.by(alice)]);
         Self {
             // On a busy machine an answer may be late.
             limiter: limiter.timeout(60 * SECOND).build().unwrap(),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use tower_throttle::{HOUR, Limit, Limiter, MINUTE, Policy, Rules};
+use tower_throttle::{HOUR, Limit, Limiter, MINUTE, Policy};
 
 use super::{alice, is_unauthorized, rows, status};
 use support::bench::Bench;
@@ -47,7 +47,7 @@ async fn a_longer_windows_use_outlasts_an_earlier_requests_charge(bench: &Bench)
         let url = service.behind(limiter.clone()).await;
         let dear = tokio::spawn(status(format!("{url}/200/6")));
         service.inside(1).await;
-        limiter.replace(Rules::new().policies([long])).unwrap();
+        limiter.replace([long]).unwrap();
         // What it has taken comes back, and others come.
         bench.advance(2 * MINUTE);
         let others = limiter.check_cost("rows", "alice", 10).await.unwrap();
@@ -76,9 +76,7 @@ async fn failures_let_through(bench: &Bench, limit: OfWindow, ends: bool) -> u64
     let url = service.behind(limiter.clone()).await;
     let success = tokio::spawn(status(format!("{url}/200/0")));
     service.inside(1).await;
-    limiter
-        .replace(Rules::new().policies([login(HOUR)]))
-        .unwrap();
+    limiter.replace([login(HOUR)]).unwrap();
 
     let mut failures = fail(&limiter, 9).await;
     assert_eq!(failures, 4);

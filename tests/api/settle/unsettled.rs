@@ -131,8 +131,7 @@ async fn a_store_that_fails_to_settle_changes_nothing_else() {
     for fate in [Fate::Fails, Fate::FailsLate, Fate::Lost] {
         for cost in [2, 9] {
             let store = Moody::new(fate);
-            let limiter = Limiter::builder(store.clone())
-                .policy(rows(Limit::gcra(10, MINUTE)))
+            let limiter = Limiter::builder(store.clone(), [rows(Limit::gcra(10, MINUTE))])
                 // So that a lost answer stays lost.
                 .timeout(MINUTE);
             let limiter = limiter.build().unwrap();
@@ -159,7 +158,7 @@ async fn a_foreign_value_in_shadow_keeps_no_other_cost_unsettled() {
         rows_named("rows", limit),
     ];
     for (cost, left) in [(2, 8), (7, 3)] {
-        let builder = Limiter::builder(server.store().await).policies(policies.clone());
+        let builder = Limiter::builder(server.store().await, policies.clone());
         let limiter = builder.timeout(MINUTE).build().unwrap();
         let service = Service::closed();
         let url = service.behind(limiter.clone()).await;
@@ -183,9 +182,8 @@ async fn a_foreign_value_in_shadow_keeps_no_other_cost_unsettled() {
 #[tokio::test]
 async fn a_server_killed_before_settling_spoils_no_response() {
     let mut server = Server::start();
-    let limiter = Limiter::builder(server.store().await)
-        .policy(rows(Limit::gcra(10, MINUTE)))
-        .timeout(MINUTE);
+    let limiter =
+        Limiter::builder(server.store().await, [rows(Limit::gcra(10, MINUTE))]).timeout(MINUTE);
     let service = Service::closed();
     let url = service.behind(limiter.build().unwrap()).await;
     let response = tokio::spawn(status(format!("{url}/200/2")));

@@ -81,7 +81,7 @@ async fn a_ban_lifted_by_a_reset_is_waited_for_at_most_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn a_ban_that_ends_early_is_waited_for_at_most_a_minute() {
-    let no_penalty = Rules::new().policies([lenient()]);
+    let no_penalty = Rules::new([lenient()]);
     let off = |here: &Limiter, _: &Limiter| here.set_mode("partner", Mode::Off).unwrap();
     assert_eq!(sent_after(off).await, 2 * MINUTE);
     let turned_off = sent_after(|here, _| here.turn_off()).await;

@@ -125,7 +125,7 @@ async fn over_redis_too_in_all_processes_together() {
     let layers = [(); 2].map(|()| {
         let store = server.builder().clock_for_tests(virtual_time::clock());
         let store = Shown(store.connect_lazy().unwrap(), Arc::clone(&under_way));
-        let limiter = Limiter::builder(store).policy(twenty_a_second());
+        let limiter = Limiter::builder(store, [twenty_a_second()]);
         let limiter = limiter.timeout(MINUTE).build().unwrap();
         layer(&limiter).max_wait(ms(50))
     });
@@ -273,7 +273,7 @@ async fn asking_again_brings_no_ban_and_bans_are_waited_for() {
         let limit = Limit::gcra(20, SECOND).burst(1).and(1_000, MINUTE);
         let penalty = Penalty::after(1, MINUTE, 5 * SECOND);
         let policy = Policy::new("partner", limit).penalty(penalty);
-        let limiter = Limiter::builder(store).policy(policy);
+        let limiter = Limiter::builder(store, [policy]);
         let limiter = limiter.timeout(MINUTE).build().unwrap();
         let mut service = layer(&limiter).max_wait(ms(10)).layer(Partner::new());
         let at_once = async || limiter.check("partner", Key::everybody()).await.unwrap();

@@ -9,7 +9,7 @@ use support::virtual_time::ms;
 
 /// Puts this policy in place of the one that the services were made for.
 fn replace(limiter: &Limiter, policy: Policy) {
-    let rules = Rules::new().policies([policy]);
+    let rules = Rules::new([policy]);
     limiter.replace(rules).unwrap();
 }
 

@@ -97,8 +97,10 @@ async fn a_waiter_keeps_an_inner_place_unless_an_outer_limit_is_full() {
 #[tokio::test]
 async fn load_shed_outside_sheds_all_over_redis_even_when_idle() {
     let server = Server::start();
-    let in_redis =
-        Limiter::builder(server.store().await).policy(Policy::new("partner", Limit::gcra(1, HOUR)));
+    let in_redis = Limiter::builder(
+        server.store().await,
+        [Policy::new("partner", Limit::gcra(1, HOUR))],
+    );
     let in_redis = in_redis.timeout(MINUTE).build().unwrap();
     let in_memory = Watched::new().limiter(Limit::gcra(1, HOUR));
     for (limiter, expected) in [(in_redis, [false; 3]), (in_memory, [true, false, false])] {

@@ -30,7 +30,7 @@ async fn each_grant_takes_one_trip_however_long_it_is_waited_for() {
 async fn a_grant_is_one_script_call_in_redis_or_shares_one() {
     let server = Server::start();
     let policy = Policy::new("partner", Limit::gcra(1_000, SECOND).burst(1));
-    let limiter = Limiter::builder(server.store().await).policy(policy);
+    let limiter = Limiter::builder(server.store().await, [policy]);
     let limiter = limiter.timeout(60 * SECOND).build().unwrap();
     let service = layer(&limiter).layer(Partner::new());
     let asked = server.calls("evalsha");

@@ -118,7 +118,7 @@ impl<'a> Stage<'a> {
     /// Changes the numbers of all limits, if they still make sense then.
     pub(crate) fn change(&mut self) {
         let changed: Vec<_> = self.policies.iter().map(Drawn::changed).collect();
-        let rules = Rules::new().policies(policies(&changed));
+        let rules = Rules::new(policies(&changed));
         if self.limiter.replace(rules).is_ok() {
             self.policies = changed;
         }

@@ -297,8 +297,7 @@ impl Store for Told {
 async fn one_an_hour(server: &Server) -> (Limiter, Answers) {
     let answers = Answers::default();
     let policy = Policy::new("api", Limit::gcra(1, HOUR)).on_store_failure(FailureMode::Deny);
-    let limiter = Limiter::builder(Told(server.store().await, answers.clone()))
-        .policy(policy)
+    let limiter = Limiter::builder(Told(server.store().await, answers.clone()), [policy])
         .timeout(60 * SECOND)
         .build()
         .unwrap();
@@ -352,8 +351,7 @@ async fn a_request_that_leaves_before_the_answer_gives_back() {
     let answers = Answers::default();
     let store = Told(server.store().await, answers.clone());
     let policy = Policy::new("api", Limit::gcra(1, HOUR)).max_wait(24 * HOUR);
-    let limiter = Limiter::builder(store)
-        .policy(policy.on_store_failure(FailureMode::Deny))
+    let limiter = Limiter::builder(store, [policy.on_store_failure(FailureMode::Deny)])
         .timeout(60 * SECOND)
         .build()
         .unwrap();
@@ -439,7 +437,7 @@ async fn asking_anew_takes_nothing_of_the_share() {
         assert!(event.decision.is_local());
         count.fetch_add(1, Ordering::Relaxed);
     };
-    let builder = Limiter::builder(Full).policy(policy);
+    let builder = Limiter::builder(Full, [policy]);
     let limiter = builder.on_decision(on_decision).build().unwrap();
     // The third one waits for a minute.
     for _ in 0..3 {
@@ -461,7 +459,7 @@ async fn asking_anew_is_by_the_policy_in_force() {
         let _ = limiter.acquire("api", "us", 2).await.unwrap();
         let replaced = async {
             sleep(ms(500)).await;
-            let rules = Rules::new().policies([Policy::new(name, limit)]);
+            let rules = Rules::new([Policy::new(name, limit)]);
             limiter.replace(rules).unwrap();
         };
         let (acquired, ()) = tokio::join!(limiter.acquire("api", "us", 1), replaced);

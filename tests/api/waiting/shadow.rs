@@ -30,8 +30,7 @@ type Told = Arc<Mutex<Vec<DecisionResult>>>;
 fn in_shadow(policy: Policy) -> (Limiter, Told) {
     let told = Told::default();
     let log = Arc::clone(&told);
-    let limiter = Limiter::builder(virtual_time::store())
-        .policy(policy.mode(Mode::Shadow))
+    let limiter = Limiter::builder(virtual_time::store(), [policy.mode(Mode::Shadow)])
         .on_decision(move |event: &DecisionEvent<'_>| log.lock().unwrap().push(event.result()))
         .build();
     (limiter.unwrap(), told)

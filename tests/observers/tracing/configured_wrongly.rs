@@ -71,7 +71,7 @@ fn only_refusal(log: &Log) -> String {
 /// Asks for permits of a limit that nobody reaches here.
 async fn ask(store: RedisStore, subjects: u64) -> Limiter {
     let policy = Policy::new("api", Limit::gcra(1_000, MINUTE));
-    let limiter = Limiter::builder(store).policy(policy).timeout(SECOND);
+    let limiter = Limiter::builder(store, [policy]).timeout(SECOND);
     let limiter = limiter.build().unwrap();
     for subject in 0..subjects {
         let _ = limiter.check("api", subject).await.unwrap();

@@ -2,7 +2,7 @@
 
 use tower_throttle::{
     AccessList, FailureMode, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
-    PeerAddr, Penalty, Policy, SECOND,
+    PeerAddr, Penalty, Policy, Rules, SECOND,
 };
 use tracing::Level;
 
@@ -102,10 +102,8 @@ async fn a_store_failure_is_logged_with_its_consequence() {
 async fn a_refusal_says_why() {
     let policy = || one_a_minute("user").on_missing_key(OnMissingKey::Reject);
     let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(policy())
-        .deny(denied);
-    let limiter = limiter.build().unwrap();
+    let rules = Rules::new([policy()]).deny(denied);
+    let limiter = Limiter::new(MemoryStore::new(), rules).unwrap();
     for (headers, status, reason) in [
         (&[][..], 400, "missing_key"),
         (&[("x-user", "mallory")], 403, "listed"),

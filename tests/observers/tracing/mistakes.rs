@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tower_throttle::{
     ClientAddr, Extension, Key, KeyExtractor, MemoryStore, NoRequest, OnMissingKey, PeerAddr,
-    RequestHead, Route, Rules, SECOND,
+    RequestHead, Route, SECOND,
 };
 
 use super::*;
@@ -46,7 +46,7 @@ async fn a_proxy_that_is_taken_for_the_client_is_warned_of_once_a_minute() {
             assert_eq!(send(&limiter, request).await, 200);
         }
         // Rules that are read again start no new minute.
-        limiter.replace(Rules::new().policy(by(PeerAddr))).unwrap();
+        limiter.replace([by(PeerAddr)]).unwrap();
         let request = from(Some("127.0.0.1"), &[FORWARDED_FOR]);
         assert_eq!(send(&limiter, request).await, 200);
         assert_eq!(warnings(&log).len(), minute, "{:#?}", log.events());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use tower_throttle::{
     AccessList, ClientAddr, DecisionEvent, FailureMode, Header, HeaderCost, Key, Limit, Limiter,
-    MINUTE, MemoryStore, Mode, Policy, RedisStore,
+    MINUTE, MemoryStore, Mode, Policy, RedisStore, Rules,
 };
 use tracing::Level;
 
@@ -32,14 +32,15 @@ async fn everything_said(user: &str, peer: IpAddr) -> String {
         ];
         let denied = AccessList::new().keys([Key::header("x-listed", user.as_bytes())]);
         let told = Arc::clone(&shown);
-        let limiter = Limiter::builder(TestStore::new(trip))
-            .policies(policies.clone())
-            .deny(denied.clone())
-            .on_decision(move |event: &DecisionEvent<'_>| {
-                told.lock().unwrap().push_str(&format!("{event:?}\n"));
-            })
-            .build()
-            .unwrap();
+        let limiter = Limiter::builder(
+            TestStore::new(trip),
+            Rules::new(policies.clone()).deny(denied.clone()),
+        )
+        .on_decision(move |event: &DecisionEvent<'_>| {
+            told.lock().unwrap().push_str(&format!("{event:?}\n"));
+        })
+        .build()
+        .unwrap();
         let mut rejections = String::new();
         for headers in [
             &[("x-user", user)][..],
@@ -103,15 +104,15 @@ fn an_ipv4_address_is_not_logged() {
 async fn junk_in_place_of_an_address_is_not_logged() {
     let client = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).unwrap();
     let policy = Policy::new("client", Limit::gcra(1, MINUTE)).by(client.clone());
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policy(policy)
-        .deny(
+    let limiter = Limiter::new(
+        MemoryStore::new(),
+        Rules::new([policy]).deny(
             AccessList::new()
                 .addresses(client, ["203.0.113.9"])
                 .unwrap(),
-        )
-        .build()
-        .unwrap();
+        ),
+    )
+    .unwrap();
     let (log, _listening) = Log::listen();
     for status in [200, 429] {
         let junk = &[("x-forwarded-for", "junk-of-mallory\t level=ERROR")];

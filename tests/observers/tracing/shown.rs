@@ -43,13 +43,15 @@ async fn a_subject_is_shown_wherever_its_policy_denies_it_and_no_other_is() {
             let (log, _listening) = Log::listen();
             let (told, top) = (Arc::new(Mutex::new(Vec::new())), TopDenied::new(10));
             let note = Arc::clone(&told);
-            let limiter = Limiter::builder(Late(MemoryStore::new(), is_late))
-                .policies([policy("secret", "x-key"), shown, policy("third", "x-key")])
-                .observe(top.clone())
-                .on_decision(move |event: &DecisionEvent<'_>| {
-                    let shown = event.shown_subject.map(str::to_owned);
-                    note.lock().unwrap().push((event.policy.to_owned(), shown));
-                });
+            let limiter = Limiter::builder(
+                Late(MemoryStore::new(), is_late),
+                [policy("secret", "x-key"), shown, policy("third", "x-key")],
+            )
+            .observe(top.clone())
+            .on_decision(move |event: &DecisionEvent<'_>| {
+                let shown = event.shown_subject.map(str::to_owned);
+                note.lock().unwrap().push((event.policy.to_owned(), shown));
+            });
             let limiter = limiter.build().unwrap();
             let headers = [("x-tenant", "acme"), ("x-key", "hunter2")];
             for _ in 0..2 {

@@ -212,7 +212,7 @@ async fn flush_gives_back_while_the_breaker_is_open() {
 #[tokio::test(start_paused = true)]
 async fn flush_does_not_say_that_a_place_is_free_that_may_yet_be_taken() {
     let store = Arc::new(Late::new());
-    let hasty = Limiter::builder(Arc::clone(&store)).policy(place());
+    let hasty = Limiter::builder(Arc::clone(&store), [place()]);
     let hasty = hasty.timeout(LATE / 2).build().unwrap();
     let denied = hasty.admit(POLICY, EVERYBODY).await;
     assert!(denied.is_err());

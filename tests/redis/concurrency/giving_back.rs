@@ -63,7 +63,7 @@ async fn behind_a_gate(timeout: Duration, mode: FailureMode) -> (Server, Gate, L
     until("the place is free", async || server.keys().is_empty()).await;
     gate.close();
     let policy = one_for_long().on_store_failure(mode);
-    let limiter = Limiter::builder(store).timeout(timeout).policy(policy);
+    let limiter = Limiter::builder(store, [policy]).timeout(timeout);
     (server, gate, limiter.build().unwrap())
 }
 
@@ -127,7 +127,7 @@ async fn a_lease_taken_after_it_was_given_back_is_ended() {
     ] {
         let store = Arc::new(Late::new());
         let policy = one_for_long().on_store_failure(mode);
-        let hasty = Limiter::builder(Arc::clone(&store)).policy(policy);
+        let hasty = Limiter::builder(Arc::clone(&store), [policy]);
         let hasty = hasty.timeout(LATE / 2).build().unwrap();
         assert_eq!(request(&hasty).await.status(), status);
         let limiter = patient(store, [one_for_long()]);

@@ -30,7 +30,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A limiter that waits for as long as a busy machine needs.
 pub(crate) fn patient(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Limiter {
-    let builder = Limiter::builder(store).policies(policies);
+    let builder = Limiter::builder(store, policies);
     builder.timeout(TIMEOUT).build().unwrap()
 }
 

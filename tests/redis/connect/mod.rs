@@ -37,7 +37,7 @@ const PLENTY: u64 = 1_000_000;
 /// One policy, `api`, whose decisions tell what was taken: [`PLENTY`] minus what remains.
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
     let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
-    let builder = Limiter::builder(store).policies([policy.on_store_failure(FailureMode::Deny)]);
+    let builder = Limiter::builder(store, [policy.on_store_failure(FailureMode::Deny)]);
     builder.timeout(timeout).build().unwrap()
 }
 

@@ -77,7 +77,7 @@ async fn limiter(server: &Server) -> Limiter {
         Policy::new("beside", limit),
     ];
     let store = server.store().await.without_deny_cache();
-    let builder = Limiter::builder(store).policies(policies);
+    let builder = Limiter::builder(store, policies);
     // On a busy machine an answer may be late.
     builder.timeout(20 * SECOND).build().unwrap()
 }

@@ -6,8 +6,7 @@ use futures_util::future::join_all;
 use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::store::{Decisions, PolicyId, Store};
 use tower_throttle::{
-    DAY, FailureMode, HOUR, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, RedisStore,
-    SECOND, Subject,
+    DAY, FailureMode, HOUR, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, RedisStore, Rules, SECOND, Subject,
 };
 
 use support::asking::{GO_ALONE, answer_of, check_of};
@@ -109,11 +108,10 @@ async fn limiter(server: &Server, policies: impl IntoIterator<Item = Policy>) ->
 
 fn over(store: RedisStore, policies: impl IntoIterator<Item = Policy>) -> Limiter {
     // These tests are about what the server does, also with denials.
-    Limiter::builder(store.without_deny_cache())
-        .policies(policies)
+    let rules = Rules::new(policies).on_store_failure(FailureMode::Deny);
+    Limiter::builder(store.without_deny_cache(), rules)
         // On a busy machine an answer may be late.
         .timeout(20 * SECOND)
-        .on_store_failure(FailureMode::Deny)
         .build()
         .unwrap()
 }
@@ -264,7 +262,7 @@ async fn keys_name_prefix_layout_hash_and_policy_not_the_subject() {
     let store = server.builder().prefix("shop:eu").connect().await.unwrap();
     let penalty = Penalty::after(1, DAY, DAY);
     let banning = Policy::new("banning", Limit::gcra(1, DAY)).penalty(penalty);
-    let limiter = Limiter::builder(store).policies(policies()).policy(banning);
+    let limiter = Limiter::builder(store, policies().into_iter().chain([banning]));
     let limiter = limiter.timeout(20 * SECOND).build().unwrap();
     let hash = Subject::from(&Key::from("alice@example.org"));
     let mut expected = Vec::new();

@@ -37,7 +37,7 @@ impl Counted {
         let store = said(store).connect().await.unwrap();
         let policy = Policy::new("api", limit);
         let policy = policy.on_store_failure(FailureMode::Deny);
-        let builder = Limiter::builder(store).policy(policy);
+        let builder = Limiter::builder(store, [policy]);
         let limiter = builder.timeout(timeout).build().unwrap();
         // So that the server knows the script.
         let _ = limiter.check("api", "warm").await.unwrap();
@@ -150,7 +150,7 @@ async fn a_question_whose_reply_is_no_answer_is_counted_once() {
         for (name, policy) in &policies {
             // One with a circuit breaker that has seen no failure.
             let store = RedisStore::connect(&proxy.url()).await.unwrap();
-            let limiter = Limiter::builder(store).policy(policy.clone());
+            let limiter = Limiter::builder(store, [policy.clone()]);
             let limiter = limiter.timeout(10 * SECOND).build().unwrap();
             let _ = limiter.check(name, "warm").await.unwrap();
             proxy.set(Way::Garble(reply));

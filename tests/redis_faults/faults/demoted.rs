@@ -44,7 +44,7 @@ async fn is_asked_once_more(name: &'static str, limit: Limit, keys: usize, refus
     let proxy = Proxy::to(demoted.port());
     let store = near(&proxy).await;
     let policy = Policy::new(name, limit).on_store_failure(FailureMode::Deny);
-    let limiter = Limiter::builder(store).policy(policy);
+    let limiter = Limiter::builder(store, [policy]);
     let limiter = limiter.timeout(60 * SECOND).build().unwrap();
     let warm = limiter.check(name, "warm").await.unwrap();
     assert_eq!(warm.outcome(), Outcome::Allowed);

@@ -98,7 +98,7 @@ impl Crowd {
 pub(crate) async fn limiter_over(url: &str) -> Limiter {
     let store = RedisStore::connect(url).await.unwrap();
     let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
-    let builder = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));
+    let builder = Limiter::builder(store, [policy.on_store_failure(FailureMode::Deny)]);
     builder.timeout(DEADLINE).build().unwrap()
 }
 
@@ -219,7 +219,7 @@ async fn a_node_that_fails_behind_another_leaves_the_breaker_closed() {
         policy.by(subject).on_store_failure(FailureMode::Deny)
     });
     let store = RedisStore::connect(&crowd.cluster.url()).await.unwrap();
-    let limiter = Limiter::builder(store).policies(policies).timeout(DEADLINE);
+    let limiter = Limiter::builder(store, policies).timeout(DEADLINE);
     let limiter = limiter.build().unwrap();
     let inside =
         service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));

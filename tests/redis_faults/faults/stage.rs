@@ -168,7 +168,7 @@ fn observed(store: RedisStore, openings: Openings) -> Limiter {
         ("local", FailureMode::Local { share: 0.5 }),
     ];
     let policies = policies.map(|(name, mode)| Policy::new(name, limit).on_store_failure(mode));
-    let builder = Limiter::builder(store).policies(policies);
+    let builder = Limiter::builder(store, policies);
     let builder = builder.timeout(DEADLINE).observe(openings);
     builder.build().unwrap()
 }

@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 
 fn limiter(store: RedisStore, notes: &Notes) -> Limiter {
     let policy = Policy::new("api", Limit::gcra(5, MINUTE)).on_store_failure(FailureMode::Deny);
-    let builder = Limiter::builder(store).policy(policy).timeout(TIMEOUT);
+    let builder = Limiter::builder(store, [policy]).timeout(TIMEOUT);
     builder.observe(notes.clone()).build().unwrap()
 }
 

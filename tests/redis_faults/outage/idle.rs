@@ -28,7 +28,7 @@ fn from_pool(url: &str) -> RedisStore {
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
     // No permit comes back within a minute, however long the reconnects take.
     let policy = Policy::new("api", Limit::gcra(1_000, DAY)).on_store_failure(FailureMode::Deny);
-    let limiter = Limiter::builder(store).policy(policy);
+    let limiter = Limiter::builder(store, [policy]);
     limiter.timeout(timeout).build().unwrap()
 }
 

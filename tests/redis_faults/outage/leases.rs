@@ -123,7 +123,7 @@ async fn places_are_free_for_the_next_process_once_this_one_has_flushed() {
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
     let policy = Policy::new("places", Limit::concurrency(PLACES).lease(HOUR));
     // So long that a busy machine is in time.
-    let limiter = Limiter::builder(store).policy(policy).timeout(60 * SECOND);
+    let limiter = Limiter::builder(store, [policy]).timeout(60 * SECOND);
     let limiter = limiter.build().unwrap();
     let mut held = Vec::new();
     for _ in 1..PLACES {

@@ -7,8 +7,8 @@ use http::{Request, Response};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{
-    Decision, FailureMode, Limit, Limiter, LimiterBuilder, MINUTE, MemoryStore, Outcome, Policy,
-    RateLimitLayer, RedisStore, ResponseBody, SECOND, StoreErrorKind, per_minute,
+    Decision, FailureMode, Limit, Limiter, MINUTE, MemoryStore, Outcome, Policy, RateLimitLayer,
+    RedisStore, ResponseBody, Rules, SECOND, StoreErrorKind, per_minute,
 };
 
 use super::{back, open};
@@ -38,7 +38,7 @@ fn limits() -> [(&'static str, Limit); 9] {
 async fn over_a_killed_server_limits_give_their_share_then_the_whole() {
     let mut server = Server::start();
     let policies = limits().map(|(name, limit)| Policy::new(name, limit).on_store_failure(HALF));
-    let builder = Limiter::builder(server.store().await).policies(policies);
+    let builder = Limiter::builder(server.store().await, policies);
     // On a busy machine an answer may be late; a server that is killed fails at once.
     let limiter = builder.timeout(20 * SECOND).build().unwrap();
     back(&limiter, "gcra").await;
@@ -162,9 +162,8 @@ fn a_share_that_is_none_is_refused_when_the_limiter_is_built() {
              above 0 and at most 1"
         );
         let own = Policy::new("api", limit).on_store_failure(mode);
-        let for_all: LimiterBuilder<_> = Limiter::builder(store()).on_store_failure(mode);
-        let for_all = for_all.policy(Policy::new("api", limit));
-        for refused in [Limiter::new(store(), [own]), for_all.build()] {
+        let for_all = Rules::new([Policy::new("api", limit)]).on_store_failure(mode);
+        for refused in [Limiter::new(store(), [own]), Limiter::new(store(), for_all)] {
             assert_eq!(refused.unwrap_err().to_string(), expected);
         }
     }

@@ -24,7 +24,7 @@ fn from_pool(url: &str) -> RedisStore {
 
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
     let policy = Policy::new("api", Limit::gcra(1_000_000, DAY));
-    let limiter = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));
+    let limiter = Limiter::builder(store, [policy.on_store_failure(FailureMode::Deny)]);
     limiter.timeout(timeout).build().unwrap()
 }
 

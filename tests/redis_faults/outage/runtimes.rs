@@ -42,7 +42,7 @@ fn limiter(store: RedisStoreBuilder) -> Limiter {
         Policy::new("places", Limit::concurrency(1)),
     ];
     let policies = policies.map(|policy| policy.on_store_failure(FailureMode::Deny));
-    let builder = Limiter::builder(store.connect_lazy().unwrap()).policies(policies);
+    let builder = Limiter::builder(store.connect_lazy().unwrap(), policies);
     builder.timeout(LATE).build().unwrap()
 }
 

@@ -18,11 +18,13 @@ const STANDSTILL: Duration = Duration::from_millis(150);
 
 async fn limiter(server: &Server, notes: &Notes) -> Limiter {
     let policy = Policy::new("api", Limit::gcra(1_000_000, MINUTE));
-    let limiter = Limiter::builder(server.store().await)
-        .policy(policy.on_store_failure(FailureMode::Deny))
-        .observe(notes.clone())
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        server.store().await,
+        [policy.on_store_failure(FailureMode::Deny)],
+    )
+    .observe(notes.clone())
+    .build()
+    .unwrap();
     back(&limiter, "api").await;
     limiter
 }

@@ -36,7 +36,7 @@ fn with_threads() -> Runtime {
 fn limiter(url: &str, deadline: Duration) -> Limiter {
     let store = RedisStore::builder(url).connect_lazy().unwrap();
     let policy = Policy::new("api", Limit::gcra(1_000_000, MINUTE));
-    let builder = Limiter::builder(store).policy(policy.on_store_failure(FailureMode::Deny));
+    let builder = Limiter::builder(store, [policy.on_store_failure(FailureMode::Deny)]);
     builder.timeout(deadline).build().unwrap()
 }
 

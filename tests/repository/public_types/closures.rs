@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use http::{Request, Response};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{
-    AccessList, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer, extractor, responder,
+    AccessList, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer, Rules, extractor,
+    responder,
 };
 
 fn client() -> IpAddr {
@@ -33,15 +34,17 @@ async fn no_closure_needs_a_type() {
     let unknown = AccessList::new()
         .addresses(extractor(|_| Some(client())), ["198.51.100.0/24"])
         .unwrap();
-    let limiter = Limiter::builder(MemoryStore::new())
-        .policies([policy, plain])
-        .exempt(extractor(|request| request.uri.path() == "/health"))
-        .deny(unknown)
-        .on_decision(move |event| {
-            tell.fetch_add(u32::from(event.policy == "api"), Ordering::Relaxed);
-        })
-        .build()
-        .unwrap();
+    let limiter = Limiter::builder(
+        MemoryStore::new(),
+        Rules::new([policy, plain])
+            .exempt(extractor(|request| request.uri.path() == "/health"))
+            .deny(unknown),
+    )
+    .on_decision(move |event| {
+        tell.fetch_add(u32::from(event.policy == "api"), Ordering::Relaxed);
+    })
+    .build()
+    .unwrap();
     let layer = RateLimitLayer::new(limiter).on_rejection(responder(|request, rejection| {
         Response::new(format!("{} {}", request.uri, rejection.policies().len()))
     }));

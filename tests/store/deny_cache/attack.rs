@@ -36,7 +36,7 @@ pub(crate) async fn limiter(
 }
 
 fn limiter_over(store: RedisStore, policies: Vec<Policy>) -> Limiter {
-    let builder = Limiter::builder(store).policies(policies);
+    let builder = Limiter::builder(store, policies);
     // On a busy machine an answer may be late.
     builder.timeout(60 * SECOND).build().unwrap()
 }
@@ -118,8 +118,8 @@ async fn the_metrics_tell_how_many_questions_were_saved() {
     let store = server.builder().clock_for_tests(clock.clone());
     let store = store.connect().await.unwrap();
     let connected = server.calls("evalsha");
-    let builder = Limiter::builder(store.clone()).observe(metrics);
-    let builder = builder.policy(Policy::new("api", Limit::gcra(10, DAY)));
+    let policy = Policy::new("api", Limit::gcra(10, DAY));
+    let builder = Limiter::builder(store.clone(), [policy]).observe(metrics);
     let limiter = builder.timeout(60 * SECOND).build().unwrap();
     let ask = async || limiter.check("api", "eve").await.unwrap().is_allowed();
     attack(&server, &clock, ask).await;

@@ -29,7 +29,7 @@ fn denied_subjects_take_no_more_than_the_table_and_the_list() {
                 TopDenied::new(LISTED),
             );
             let policy = Policy::new("api", Limit::gcra(1, DAY)).by(Header::new("x-user"));
-            let limiter = Limiter::builder(cache.max_age(DAY)).policy(policy);
+            let limiter = Limiter::builder(cache.max_age(DAY), [policy]);
             let limiter = limiter.observe(top.clone()).timeout(60 * SECOND).build();
             let layer = RateLimitLayer::new(limiter.unwrap()).wrap_body();
             let answers = service_fn(async |_| Ok::<_, Infallible>(Response::new(())));

@@ -64,6 +64,6 @@ impl Grown {
 
 /// A limiter that waits for as long as a busy machine needs.
 pub(crate) fn patient(store: impl Store, policy: Policy) -> Limiter {
-    let builder = Limiter::builder(store).policy(policy);
+    let builder = Limiter::builder(store, [policy]);
     builder.timeout(60 * SECOND).build().unwrap()
 }
