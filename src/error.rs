@@ -311,7 +311,7 @@ pub enum StoreErrorKind {
     /// Nothing was counted.
     BreakerOpen,
     /// The key holds a value that this crate did not write. Nothing was counted.
-    ForeignValue,
+    CorruptValue,
     /// The answer has an unknown shape: it may have been counted.
     BadReply,
 }
@@ -426,7 +426,7 @@ labels! {
         Full = "full",
         Overloaded = "overloaded",
         BreakerOpen = "breaker_open",
-        ForeignValue = "foreign_value",
+        CorruptValue = "corrupt_value",
         BadReply = "bad_reply",
     }
 }
@@ -449,7 +449,7 @@ impl fmt::Display for StoreErrorKind {
             Self::Full => "the store has reached its memory limit",
             Self::Overloaded => "too many questions to the store are in flight",
             Self::BreakerOpen => "the store failed too often and is not asked for a while",
-            Self::ForeignValue => "the key holds a value that is not ours",
+            Self::CorruptValue => "the key holds a value that is not ours",
             Self::BadReply => "the store's answer has an unknown shape",
         })
     }

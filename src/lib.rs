@@ -210,7 +210,7 @@
 #![doc(test(attr(deny(unused_must_use))))]
 
 // Floor 0: values.
-mod caught;
+mod catch_panic;
 mod decision;
 mod error;
 mod key;
@@ -219,9 +219,9 @@ mod limit;
 mod mode;
 mod notifications;
 mod one_line;
-mod per_thread;
 mod random;
 mod ranges;
+mod sharded;
 mod time;
 mod trace;
 // Floor 1: the algorithms.
@@ -240,7 +240,6 @@ mod http;
 // Floor 5: tower.
 mod tower;
 // Floor 6: adapters, and observers.
-mod by_policy;
 #[cfg(feature = "config")]
 pub mod config;
 #[cfg(feature = "axum")]
@@ -249,6 +248,7 @@ mod extractor;
 mod metrics;
 #[cfg(feature = "operator")]
 mod operator;
+mod per_policy;
 mod top_denied;
 
 pub use self::access::AccessList;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::caught::caught;
+use crate::catch_panic::catch_panic;
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
@@ -292,7 +292,7 @@ impl Observers {
     /// A panic may come amidst a task for all requests, or before an answer is passed on.
     fn tell(&self, tell: impl Fn(&dyn Observer)) {
         for each in &*self.0 {
-            caught(|| tell(&**each));
+            catch_panic(|| tell(&**each));
         }
     }
 }

@@ -48,9 +48,9 @@ impl Warned {
 /// The same for all threads that serve requests. None waits for another: whoever comes while one
 /// is here would find that nothing is due.
 #[derive(Default)]
-pub(crate) struct SharedWarned(Mutex<Warned>);
+pub(crate) struct SharedLogThrottle(Mutex<Warned>);
 
-impl SharedWarned {
+impl SharedLogThrottle {
     pub(crate) fn try_warn(&self) -> bool {
         let warned = self.0.try_lock();
         warned.is_ok_and(|mut warned| warned.try_warn())

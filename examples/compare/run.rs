@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tower_throttle::store::{Action, Algorithm, LeaseId, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, LeaseId};
 use tower_throttle::store::{Answer, Check, PolicyId, Store};
 use tower_throttle::{
     Clock, Decision, FailureMode, Key, ManualClock, MemoryStore, Micros, SECOND, StoreError,
@@ -39,22 +39,22 @@ pub(crate) async fn through(
     offered: &[Duration],
 ) -> Result<Run, Box<dyn std::error::Error>> {
     let client = Client::new(limit)?;
-    let mut under_way = VecDeque::new();
+    let mut in_flight_work = VecDeque::new();
     let (mut admitted, mut denied) = (Vec::new(), Vec::new());
     for &at in offered {
-        while let Some((ends, lease)) = under_way.front().copied()
+        while let Some((ends, lease)) = in_flight_work.front().copied()
             && ends <= at
         {
             let _ = client.act(ends, Action::Release(lease)).await?;
-            under_way.pop_front();
+            in_flight_work.pop_front();
         }
         let lease = LeaseId::new();
-        let take = Take::new(1).with_lease(lease);
-        let decision = client.act(at, Action::Take(take)).await?;
+        let take = Acquire::new(1).with_lease(lease);
+        let decision = client.act(at, Action::Acquire(take)).await?;
         if decision.is_allowed() {
             admitted.push(at + decision.delay());
             if client.algorithm.lease().is_some() {
-                under_way.push_back((at + UNDER_WAY, lease));
+                in_flight_work.push_back((at + UNDER_WAY, lease));
             }
         } else {
             denied.push(at);

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::num::NonZeroU64;
 
-use tower_throttle::store::{Action, Algorithm, LeaseId, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, LeaseId};
 use tower_throttle::store::{Answer, Check, PolicyId, Store};
 use tower_throttle::{FailureMode, Key, ManualClock, StoreError, Subject};
 
@@ -26,9 +26,9 @@ pub(crate) async fn fill(
         }
         // The largest numbers have the most digits; those of a process begin at random.
         let number = NonZeroU64::MAX.get() - time;
-        let mut take = Take::new(used.cost);
+        let mut take = Acquire::new(used.cost);
         take.lease = NonZeroU64::new(number).map(LeaseId::from);
-        act(store, limit, Action::Take(take), keys).await?;
+        act(store, limit, Action::Acquire(take), keys).await?;
     }
     Ok(())
 }

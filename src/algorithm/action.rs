@@ -13,7 +13,7 @@ use crate::time::Micros;
 #[non_exhaustive]
 pub enum Action {
     /// Takes permits if they fit.
-    Take(Take),
+    Acquire(Acquire),
     /// Takes so many permits without asking: the limit may be passed.
     Charge(u64),
     /// Gives permits back, at most as many as are taken.
@@ -61,21 +61,21 @@ pub enum Action {
 ///
 /// ```
 /// use tower_throttle::SECOND;
-/// use tower_throttle::store::{Action, LeaseId, Patience, Take};
+/// use tower_throttle::store::{Action, LeaseId, Wait, Acquire};
 ///
-/// let patient = Take::new(3).with_patience(Patience::UntilItFits(SECOND.into()));
-/// let held = Take::new(1).with_lease(LeaseId::new());
-/// assert_eq!(Action::take(1), Action::Take(Take::new(1)));
-/// assert_eq!(Action::spend(1), Action::Take(Take::new(1).for_good()));
+/// let patient = Acquire::new(3).with_wait(Wait::Strict(SECOND.into()));
+/// let held = Acquire::new(1).with_lease(LeaseId::new());
+/// assert_eq!(Action::acquire(1), Action::Acquire(Acquire::new(1)));
+/// assert_eq!(Action::consume(1), Action::Acquire(Acquire::new(1).consumed()));
 /// # assert!(patient.lease.is_none() && held.lease.is_some());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Take {
+pub struct Acquire {
     /// How many; 0 only looks.
     pub cost: u64,
     /// What to do when they do not fit yet.
-    pub patience: Patience,
+    pub patience: Wait,
     /// The lease that holds them, for an algorithm that has leases. All permits without one are
     /// held together until they lapse, a whole life after the last was taken.
     pub lease: Option<LeaseId>,
@@ -88,16 +88,16 @@ pub struct Take {
 /// [can wait](crate::store::Algorithm::can_wait) heed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Patience {
+pub enum Wait {
     /// It is denied.
     #[default]
     None,
     /// It is allowed with a delay of at most so long, after which it would have fitted: the limit
     /// holds at every instant.
-    UntilItFits(Micros),
+    Strict(Micros),
     /// It is allowed with a delay of at most so long, after which no more is owed than the limit
     /// holds at once, and of a queue nothing; what it takes itself, the next caller waits for.
-    UntilPaid(Micros),
+    Burst(Micros),
 }
 
 /// What tells one lease from all others of its key.
@@ -112,25 +112,25 @@ pub(super) const LONGEST_WAIT: Micros = Micros::new(10 * 366 * 86_400_000_000);
 
 impl Action {
     /// Takes permits if they fit now.
-    pub const fn take(cost: u64) -> Self {
-        Self::Take(Take::new(cost))
+    pub const fn acquire(cost: u64) -> Self {
+        Self::Acquire(Acquire::new(cost))
     }
 
-    /// Takes permits if they fit now, for good: [`Take::is_final`].
-    pub const fn spend(cost: u64) -> Self {
-        Self::Take(Take::new(cost).for_good())
+    /// Takes permits if they fit now, for good: [`Acquire::is_final`].
+    pub const fn consume(cost: u64) -> Self {
+        Self::Acquire(Acquire::new(cost).consumed())
     }
 
     /// Looks, and changes nothing.
     pub const fn look() -> Self {
-        Self::take(0)
+        Self::acquire(0)
     }
 
     /// The permits that it takes when it is carried out. More than any limit has count as one more
     /// than that: they never fit, and take all that can be taken.
-    pub fn takes(&self) -> u64 {
+    pub fn acquires(&self) -> u64 {
         match self {
-            Self::Take(take) => take.cost.min(MOST_COST),
+            Self::Acquire(acquire) => acquire.cost.min(MOST_COST),
             Self::Charge(permits) => (*permits).min(MOST_COST),
             _ => 0,
         }
@@ -138,12 +138,12 @@ impl Action {
 
     /// Whether it takes permits that are not given back.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::Take(Take { is_final: true, .. }))
+        matches!(self, Self::Acquire(Acquire { is_final: true, .. }))
     }
 
     /// Whether it changes its key without asking, outside of a lease of its own.
     pub(crate) fn changes(&self) -> bool {
-        !matches!(self, Self::Take(_) | Self::Renew(_) | Self::Release(_))
+        !matches!(self, Self::Acquire(_) | Self::Renew(_) | Self::Release(_))
     }
 
     /// The permits that it concerns, taken or given back.
@@ -153,24 +153,24 @@ impl Action {
             | Self::Refund { permits, .. }
             | Self::Cancel { permits, .. }
             | Self::Withdraw { permits, .. } => (*permits).min(MOST_COST),
-            _ => self.takes(),
+            _ => self.acquires(),
         }
     }
 
     /// The lease that it concerns.
     pub(crate) fn lease(&self) -> Option<LeaseId> {
         match self {
-            Self::Take(take) => take.lease,
+            Self::Acquire(acquire) => acquire.lease,
             Self::Renew(lease) | Self::Release(lease) => Some(*lease),
             _ => None,
         }
     }
 
     /// What to do if its permits are not there yet.
-    pub(super) fn patience(&self) -> Patience {
+    pub(super) fn patience(&self) -> Wait {
         match self {
-            Self::Take(take) => take.patience,
-            _ => Patience::None,
+            Self::Acquire(acquire) => acquire.patience,
+            _ => Wait::None,
         }
     }
 
@@ -207,12 +207,12 @@ impl Action {
     }
 }
 
-impl Take {
+impl Acquire {
     /// So many permits, if they fit now.
     pub const fn new(cost: u64) -> Self {
         Self {
             cost,
-            patience: Patience::None,
+            patience: Wait::None,
             lease: None,
             is_final: false,
         }
@@ -225,7 +225,7 @@ impl Take {
 
     /// The same, where something else is to be done when they do not fit yet.
     #[must_use]
-    pub const fn with_patience(mut self, patience: Patience) -> Self {
+    pub const fn with_wait(mut self, patience: Wait) -> Self {
         self.patience = patience;
         self
     }
@@ -239,19 +239,19 @@ impl Take {
 
     /// The same, which nobody is going to give back: see [`is_final`](Self::is_final).
     #[must_use]
-    pub const fn for_good(mut self) -> Self {
+    pub const fn consumed(mut self) -> Self {
         self.is_final = true;
         self
     }
 }
 
-impl Patience {
+impl Wait {
     /// The same for a caller that does not wait: a take that would have to wait does not fit, not
     /// even into a queue.
     pub(super) fn without_waiting(self) -> Self {
         match self {
-            Self::None | Self::UntilItFits(_) => Self::UntilItFits(Micros::ZERO),
-            Self::UntilPaid(_) => Self::UntilPaid(Micros::ZERO),
+            Self::None | Self::Strict(_) => Self::Strict(Micros::ZERO),
+            Self::Burst(_) => Self::Burst(Micros::ZERO),
         }
     }
 
@@ -259,7 +259,7 @@ impl Patience {
     pub(super) fn longest(self) -> Micros {
         match self {
             Self::None => Micros::ZERO,
-            Self::UntilItFits(longest) | Self::UntilPaid(longest) => longest.min(LONGEST_WAIT),
+            Self::Strict(longest) | Self::Burst(longest) => longest.min(LONGEST_WAIT),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `Arithmetic`: what each algorithm's file implements, and how [`Algorithm`](super::Algorithm)
 //! calls it.
 
-use super::action::{Action, Patience, Take};
+use super::action::{Acquire, Action, Wait};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
 use crate::decision::{Decision, Origin, Outcome, Receipt, is_near_limit};
@@ -15,12 +15,12 @@ pub(super) trait Arithmetic: Sized {
     const IS_PENALTY: bool = false;
 
     /// What the state says about taking permits. A cost of 0 fits whatever the state.
-    fn read(&self, state: &Self::State, now: Micros, take: &Take) -> Reading;
+    fn read(&self, state: &Self::State, now: Micros, acquire: &Acquire) -> Reading;
     /// What the state says about a charge of this many permits, which always fits.
     #[inline]
     fn read_to_charge(&self, state: &Self::State, now: Micros, permits: u64) -> Reading {
         let _ = permits;
-        self.read(state, now, &Take::look())
+        self.read(state, now, &Acquire::look())
     }
     /// What to go by in place of a state that a clock which was ahead has left: all that begins
     /// after `now` in it begins now. `None` unless something begins more than a window after that:
@@ -45,8 +45,8 @@ pub(super) trait Arithmetic: Sized {
     #[inline]
     fn apply(&self, state: &mut Self::State, now: Micros, action: &Action) {
         match action {
-            Action::Take(Take { cost: 0, .. }) | Action::Charge(0) => {}
-            Action::Take(take) => self.take(state, now, take),
+            Action::Acquire(Acquire { cost: 0, .. }) | Action::Charge(0) => {}
+            Action::Acquire(acquire) => self.take(state, now, acquire),
             Action::Charge(permits) => self.charge(state, now, *permits),
             Action::Reset => *state = Self::State::default(),
             action => self.adjust(state, now, action),
@@ -55,8 +55,8 @@ pub(super) trait Arithmetic: Sized {
     /// Takes permits, whether or not they fit.
     fn charge(&self, state: &mut Self::State, now: Micros, permits: u64);
     /// Takes permits that were read to fit.
-    fn take(&self, state: &mut Self::State, now: Micros, take: &Take) {
-        self.charge(state, now, take.cost);
+    fn take(&self, state: &mut Self::State, now: Micros, acquire: &Acquire) {
+        self.charge(state, now, acquire.cost);
     }
     /// Carries out an action that neither takes permits nor asks. Does nothing for an action that
     /// the algorithm does not support.
@@ -91,14 +91,20 @@ pub(super) trait Arithmetic: Sized {
         let used = limit.saturating_sub(decision.remaining);
         [used, decision.reset_after.get()]
     }
-    /// What would be read for `take` this long after this reading, which was for `cost`, if nobody
-    /// has changed the key. `None` if the reading does not tell. If `take` costs more than `cost`,
+    /// What would be read for `acquire` this long after this reading, which was for `cost`, if nobody
+    /// has changed the key. `None` if the reading does not tell. If `acquire` costs more than `cost`,
     /// its real wait may be longer.
-    fn later(&self, reading: &Reading, cost: u64, elapsed: Micros, take: &Take) -> Option<Reading> {
+    fn later(
+        &self,
+        reading: &Reading,
+        cost: u64,
+        elapsed: Micros,
+        acquire: &Acquire,
+    ) -> Option<Reading> {
         let is_known = match reading.fits {
-            true => take.cost == cost,
+            true => acquire.cost == cost,
             // It is known when `cost` permits are back, and that no more come back before.
-            false => take.cost >= cost && reading.wait > elapsed,
+            false => acquire.cost >= cost && reading.wait > elapsed,
         };
         if !is_known {
             return None;
@@ -157,9 +163,9 @@ pub(super) fn read<T: Arithmetic>(
     let repaired = repaired(algorithm, state, now, action);
     let state = repaired.as_ref().unwrap_or(state);
     match action {
-        Action::Take(take) => algorithm.read(state, now, take),
+        Action::Acquire(acquire) => algorithm.read(state, now, acquire),
         Action::Charge(permits @ 1..) => algorithm.read_to_charge(state, now, *permits),
-        _ => algorithm.read(state, now, &Take::look()),
+        _ => algorithm.read(state, now, &Acquire::look()),
     }
 }
 
@@ -192,7 +198,7 @@ pub(super) fn commit<T: Arithmetic>(
     }
     algorithm.apply(state, now, action);
     match action {
-        Action::Take(_) | Action::Charge(_) => reading,
+        Action::Acquire(_) | Action::Charge(_) => reading,
         // A script that gives permits back does not look for when the next one comes.
         action if action.gives_back() => Reading {
             next: Micros::ZERO,
@@ -229,9 +235,9 @@ pub(super) fn decide<T: Arithmetic>(
     let mut reading = *reading;
     if *action == Action::Reset {
         // A script forgets a key without reading it.
-        reading = algorithm.read(&T::State::default(), reading.at, &Take::look());
+        reading = algorithm.read(&T::State::default(), reading.at, &Acquire::look());
     }
-    let taken = if committed { action.takes() } else { 0 };
+    let taken = if committed { action.acquires() } else { 0 };
     let Left {
         remaining,
         reset_after,
@@ -276,12 +282,12 @@ pub(super) fn decide<T: Arithmetic>(
 
 /// Says why it is denied, and for how long.
 fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading, action: &Action) {
-    if matches!(action, Action::Take(take) if never_fits(algorithm, take)) {
+    if matches!(action, Action::Acquire(acquire) if never_fits(algorithm, acquire)) {
         decision.outcome = Outcome::NeverFits;
         return;
     }
     decision.retry_after = reading.wait;
-    if action.patience() != Patience::None {
+    if action.patience() != Wait::None {
         if algorithm.queues() {
             // A full queue also denies requests that it would not have held up for too long.
             decision.delay = algorithm.left(reading, 0).reset_after;
@@ -299,7 +305,7 @@ fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading
 }
 
 /// Whether waiting does not help, whatever the state.
-pub(super) fn never_fits<T: Arithmetic>(algorithm: &T, take: &Take) -> bool {
-    let borrows = T::CAN_WAIT && matches!(take.patience, Patience::UntilPaid(_));
-    take.cost > algorithm.capacity() && !borrows
+pub(super) fn never_fits<T: Arithmetic>(algorithm: &T, acquire: &Acquire) -> bool {
+    let borrows = T::CAN_WAIT && matches!(acquire.patience, Wait::Burst(_));
+    acquire.cost > algorithm.capacity() && !borrows
 }

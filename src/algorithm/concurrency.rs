@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::action::{Action, LeaseId, Take};
+use super::action::{Acquire, Action, LeaseId};
 use super::arithmetic::{Arithmetic, Left};
 use super::counting::{fits, padded, remaining};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
-use crate::limit::{MOST_PERMITS, SoundLimit};
+use crate::limit::{MOST_PERMITS, ValidLimit};
 use crate::time::Micros;
 
 /// The common lease of permits taken without one.
@@ -39,7 +39,7 @@ struct Lease {
 }
 
 impl Concurrency {
-    pub(super) fn new(limit: &SoundLimit) -> Self {
+    pub(super) fn new(limit: &ValidLimit) -> Self {
         Self {
             limit: limit.permits,
             lease: limit.period,
@@ -155,19 +155,19 @@ impl Arithmetic for Concurrency {
         })
     }
 
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+    fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let held = state.held(now);
-        let fits = fits(held, take.cost, self.limit);
+        let fits = fits(held, acquire.cost, self.limit);
         let last = state.lapses.last();
         Reading {
             fits,
             wait: if fits {
                 Micros::ZERO
-            } else if take.cost > self.limit {
+            } else if acquire.cost > self.limit {
                 // It outlasts every lease.
                 self.lease
             } else {
-                state.free_in(now, held + take.cost - self.limit)
+                state.free_in(now, held + acquire.cost - self.limit)
             },
             level: [
                 held,
@@ -182,9 +182,9 @@ impl Arithmetic for Concurrency {
         self.hold(state, now, NOBODY, permits);
     }
 
-    fn take(&self, state: &mut State, now: Micros, take: &Take) {
-        let number = take.lease.map_or(NOBODY, LeaseId::get);
-        self.hold(state, now, number, take.cost);
+    fn take(&self, state: &mut State, now: Micros, acquire: &Acquire) {
+        let number = acquire.lease.map_or(NOBODY, LeaseId::get);
+        self.hold(state, now, number, acquire.cost);
     }
 
     /// Permits are given back from the common lease; any other lease is released by its holder.

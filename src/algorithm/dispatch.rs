@@ -1,6 +1,6 @@
 //! `Algorithm`: any of the algorithms, and how each of its methods finds the one that it is.
 
-use super::action::{Action, Patience, Take};
+use super::action::{Acquire, Action, Wait};
 use super::arithmetic::{Arithmetic, commit, never_fits, read};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
@@ -83,7 +83,7 @@ impl Algorithm {
         })
     }
 
-    /// What the state says about an action at `now`. Every action but [`Action::Take`] fits.
+    /// What the state says about an action at `now`. Every action but [`Action::Acquire`] fits.
     ///
     /// A state of another algorithm reads as untouched.
     pub fn read(&self, state: &State, now: Micros, action: &Action) -> Reading {
@@ -160,8 +160,8 @@ impl Algorithm {
     }
 
     /// Whether waiting does not help, whatever the state.
-    pub(crate) fn never_fits(&self, take: &Take) -> bool {
-        arithmetic!(&self.0, it => never_fits(it, take))
+    pub(crate) fn never_fits(&self, acquire: &Acquire) -> bool {
+        arithmetic!(&self.0, it => never_fits(it, acquire))
     }
 
     /// Whether it counts the denials of the check before it.
@@ -266,7 +266,7 @@ impl Algorithm {
     #[inline]
     pub(crate) fn may_hold_up(&self, action: &Action) -> bool {
         match action {
-            Action::Take(take) => take.patience != Patience::None || self.queues(),
+            Action::Acquire(acquire) => acquire.patience != Wait::None || self.queues(),
             _ => false,
         }
     }
@@ -274,9 +274,9 @@ impl Algorithm {
     /// The same action for a caller that does not wait.
     pub(crate) fn without_waiting(&self, action: Action) -> Action {
         match action {
-            Action::Take(take) if self.may_hold_up(&action) => Action::Take(Take {
-                patience: take.patience.without_waiting(),
-                ..take
+            Action::Acquire(acquire) if self.may_hold_up(&action) => Action::Acquire(Acquire {
+                patience: acquire.patience.without_waiting(),
+                ..acquire
             }),
             _ => action,
         }
@@ -294,8 +294,8 @@ impl Algorithm {
     #[cfg(feature = "redis")]
     pub(crate) fn verb(&self, action: &Action) -> &'static str {
         match action {
-            Action::Take(_) => match action.patience() {
-                Patience::UntilPaid(_) if self.can_wait() => "borrow",
+            Action::Acquire(_) => match action.patience() {
+                Wait::Burst(_) if self.can_wait() => "borrow",
                 _ => "take",
             },
             Action::Charge(_) => "charge",

@@ -4,13 +4,13 @@
 //! It also says when the window opened, so that a window that was made shorter ends earlier at
 //! once.
 
-use super::action::{Action, Take};
+use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, padded, remaining};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
 use crate::decision::Decision;
-use crate::limit::SoundLimit;
+use crate::limit::ValidLimit;
 use crate::time::Micros;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct State {
 }
 
 impl FixedWindow {
-    pub(super) fn new(limit: &SoundLimit) -> Self {
+    pub(super) fn new(limit: &ValidLimit) -> Self {
         Self {
             limit: limit.permits,
             window: limit.period,
@@ -92,9 +92,9 @@ impl Arithmetic for FixedWindow {
         is_ahead.then(|| self.opened(now, state.used))
     }
 
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+    fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let current = self.current(state, now);
-        let fits = fits(current.used, take.cost, self.limit);
+        let fits = fits(current.used, acquire.cost, self.limit);
         let ends_in = current.ends.saturating_sub(now);
         Reading {
             fits,
@@ -175,14 +175,20 @@ impl Arithmetic for FixedWindow {
     }
 
     /// Within the window nothing comes back, so any cost can be judged.
-    fn later(&self, reading: &Reading, _: u64, elapsed: Micros, take: &Take) -> Option<Reading> {
+    fn later(
+        &self,
+        reading: &Reading,
+        _: u64,
+        elapsed: Micros,
+        acquire: &Acquire,
+    ) -> Option<Reading> {
         let [used, ends_in] = reading.level;
         // A window that the next request opens is whole at any time.
         let is_open = self.aligned || used > 0 || ends_in < self.window.get();
         let gone = if is_open { elapsed.get() } else { 0 };
         let ends_in = ends_in.checked_sub(gone).filter(|left| *left > 0)?;
         let ends_in = Micros::new(ends_in);
-        let fits = fits(used, take.cost, self.limit);
+        let fits = fits(used, acquire.cost, self.limit);
         Some(Reading {
             fits,
             wait: if fits { Micros::ZERO } else { ends_in },

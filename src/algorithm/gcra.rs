@@ -5,8 +5,8 @@
 //! instant lies ahead of now by no more than the whole burst takes to come back.
 
 use super::debt::Debt;
-use crate::limit::SoundLimit;
+use crate::limit::ValidLimit;
 
-pub(super) fn new(limit: &SoundLimit) -> Debt {
+pub(super) fn new(limit: &ValidLimit) -> Debt {
     Debt::new(limit)
 }

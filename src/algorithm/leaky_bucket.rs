@@ -6,9 +6,9 @@
 //! once.
 
 use super::debt::Debt;
-use crate::limit::SoundLimit;
+use crate::limit::ValidLimit;
 
-pub(super) fn new(limit: &SoundLimit) -> Debt {
+pub(super) fn new(limit: &ValidLimit) -> Debt {
     let meter = Debt::new(limit);
     if limit.queues {
         meter.queueing()

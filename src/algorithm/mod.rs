@@ -6,6 +6,7 @@
 
 mod action;
 mod arithmetic;
+mod compile;
 mod concurrency;
 mod counting;
 mod debt;
@@ -13,8 +14,8 @@ mod dispatch;
 mod fixed_point;
 mod fixed_window;
 mod gcra;
-mod known;
 mod late;
+mod later;
 mod leaky_bucket;
 mod penalty;
 mod question;
@@ -23,17 +24,16 @@ mod share;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
-mod sound;
 mod state;
 mod token_bucket;
 
-pub use self::action::{Action, LeaseId, Patience, Take};
+pub use self::action::{Acquire, Action, LeaseId, Wait};
 #[cfg(feature = "redis")]
 pub(crate) use self::debt::fast_path::FastPath;
 pub use self::dispatch::Algorithm;
 #[cfg(feature = "redis")]
 pub(crate) use self::fixed_point::FixedMicros;
-pub(crate) use self::known::Known;
+pub(crate) use self::later::Known;
 pub use self::penalty::Penalty;
 #[cfg(feature = "redis")]
 pub(crate) use self::question::decide_denied;

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use super::action::{Action, Take};
+use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
 use super::counting::padded;
 use super::reading::{Arguments, Reading};
@@ -196,14 +196,14 @@ impl Arithmetic for PenaltyBox {
         Some(repaired)
     }
 
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+    fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let rest = if now < state.expires {
             state.banned_until.saturating_sub(now)
         } else {
             Micros::ZERO
         };
         Reading {
-            fits: take.cost == 0 || rest.is_zero(),
+            fits: acquire.cost == 0 || rest.is_zero(),
             wait: rest,
             level: [
                 self.recent(state, now) as u64,
@@ -216,8 +216,8 @@ impl Arithmetic for PenaltyBox {
 
     fn apply(&self, state: &mut State, now: Micros, action: &Action) {
         match action {
-            Action::Take(Take { cost: 0, .. }) => {}
-            Action::Take(_) => self.charge(state, now, 1),
+            Action::Acquire(Acquire { cost: 0, .. }) => {}
+            Action::Acquire(_) => self.charge(state, now, 1),
             Action::Reset => *state = State::default(),
             _ => {}
         }
@@ -275,7 +275,7 @@ impl Arithmetic for PenaltyBox {
 
     fn arguments(&self, action: &Action) -> Arguments {
         padded([
-            action.takes().min(1),
+            action.acquires().min(1),
             self.denials.into(),
             self.within.get(),
             self.ban.get(),

@@ -18,7 +18,7 @@ pub struct Ask<'a> {
     /// Whether it holds up nothing when it does not fit.
     pub is_shadow: bool,
     /// Whether it is about a further rate of the limit that the check before it is about.
-    pub is_further_rate: bool,
+    pub is_extra_rate: bool,
 }
 
 impl<'a> Ask<'a> {
@@ -28,7 +28,7 @@ impl<'a> Ask<'a> {
             algorithm,
             action,
             is_shadow: false,
-            is_further_rate: false,
+            is_extra_rate: false,
         }
     }
 
@@ -61,7 +61,7 @@ pub(crate) fn committed_if<'a>(
     let mut committed = SmallVec::new();
     while let Some((first, reading)) = each.next() {
         let (mut limit_fits, mut rates) = (reading.fits, 1);
-        while let Some((_, reading)) = each.next_if(|(ask, _)| ask.is_further_rate) {
+        while let Some((_, reading)) = each.next_if(|(ask, _)| ask.is_extra_rate) {
             limit_fits &= reading.fits;
             rates += 1;
         }

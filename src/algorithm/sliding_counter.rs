@@ -5,12 +5,12 @@
 //! count plus the share of the previous window's count that the last `window` still overlaps,
 //! rounded up: as if those permits had been taken evenly.
 
-use super::action::{Action, Take};
+use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, remaining, too_many, window_arguments};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
-use crate::limit::{MOST_PERMITS, SoundLimit};
+use crate::limit::{MOST_PERMITS, ValidLimit};
 use crate::time::Micros;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ pub(super) struct Counts {
 }
 
 impl SlidingCounter {
-    pub(super) fn new(limit: &SoundLimit) -> Self {
+    pub(super) fn new(limit: &ValidLimit) -> Self {
         Self {
             limit: limit.permits,
             window: limit.period,
@@ -253,8 +253,8 @@ impl Arithmetic for SlidingCounter {
         };
         let used = counts.used(counts.opened);
         let is_kept_out = match action {
-            Action::Take(take) if !fits(used, take.cost, self.limit) => {
-                self.fits_from(&counts, take.cost) > latest(2)
+            Action::Acquire(acquire) if !fits(used, acquire.cost, self.limit) => {
+                self.fits_from(&counts, acquire.cost) > latest(2)
             }
             _ => false,
         };
@@ -262,20 +262,20 @@ impl Arithmetic for SlidingCounter {
         is_ahead.then(|| self.counted_at(&counts, now).into())
     }
 
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+    fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let counts = state.counts(now);
         let used = counts.used(now.max(counts.opened));
-        if take.cost > 0 && fits(used, take.cost, self.limit) {
-            return self.reading(&self.counted_anew(counts, now), now, take.cost);
+        if acquire.cost > 0 && fits(used, acquire.cost, self.limit) {
+            return self.reading(&self.counted_anew(counts, now), now, acquire.cost);
         }
         // A look changes nothing: until somebody takes permits, the old windows apply.
         let reading = self.reading(&counts, now, 0);
-        if take.cost == 0 {
+        if acquire.cost == 0 {
             return reading;
         }
         Reading {
             fits: false,
-            wait: self.fits_from(&counts, take.cost).saturating_sub(now),
+            wait: self.fits_from(&counts, acquire.cost).saturating_sub(now),
             ..reading
         }
     }

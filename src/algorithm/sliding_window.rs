@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
-use super::action::{Action, Take};
+use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, padded, remaining, too_many, until_forgotten};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
-use crate::limit::{MOST_PERMITS, SoundLimit};
+use crate::limit::{MOST_PERMITS, ValidLimit};
 use crate::time::Micros;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ struct Slice {
 }
 
 impl SlidingWindow {
-    pub(super) fn new(limit: &SoundLimit) -> Self {
+    pub(super) fn new(limit: &ValidLimit) -> Self {
         let slice = limit.period.get().div_ceil(limit.slices.into());
         Self {
             limit: limit.permits,
@@ -147,10 +147,10 @@ impl Arithmetic for SlidingWindow {
         // No slice is longer than its window. One that was charged by a longer window need not be
         // from a clock that was ahead, and is left as it is until permits are taken by this one.
         let takes = match action {
-            Action::Take(take) => {
-                take.cost > 0 && fits(self.used(state, now), take.cost, self.limit)
+            Action::Acquire(acquire) => {
+                acquire.cost > 0 && fits(self.used(state, now), acquire.cost, self.limit)
             }
-            action => action.takes() > 0,
+            action => action.acquires() > 0,
         };
         let window = if takes {
             self.window
@@ -169,16 +169,16 @@ impl Arithmetic for SlidingWindow {
         Some(State { expires, slices })
     }
 
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+    fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let looked = || until_forgotten(self.reading(state, now, 0), state.expires);
-        if take.cost == 0 {
+        if acquire.cost == 0 {
             return looked();
         }
         let used = self.used(state, now);
-        if fits(used, take.cost, self.limit) {
-            return self.reading(state, now, take.cost);
+        if fits(used, acquire.cost, self.limit) {
+            return self.reading(state, now, acquire.cost);
         }
-        let wanted = used.saturating_add(take.cost);
+        let wanted = used.saturating_add(acquire.cost);
         Reading {
             fits: false,
             wait: self.wait(state, now, wanted - self.limit),

@@ -6,8 +6,8 @@
 //! leaves the bucket below empty.
 
 use super::debt::Debt;
-use crate::limit::SoundLimit;
+use crate::limit::ValidLimit;
 
-pub(super) fn new(limit: &SoundLimit) -> Debt {
+pub(super) fn new(limit: &ValidLimit) -> Debt {
     Debt::new(limit)
 }

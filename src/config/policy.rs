@@ -135,7 +135,7 @@ fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileErro
     let by_header = || fields.get("cost").filter(|cost| cost.as_text().is_some());
     match of_requests.or_else(by_header) {
         Some(field) => Err(field.refuse(
-            "applies to requests that a layer judges, and with on = \"none\" there are none; \
+            "applies to requests that a layer rate_set, and with on = \"none\" there are none; \
              leave it out",
         )),
         None => Ok(policy.on(NoRequest)),
@@ -182,14 +182,14 @@ mod tests {
 
     use toml::de::DeTable;
 
-    use crate::algorithm::{Algorithm, Patience, Penalty};
+    use crate::algorithm::{Algorithm, Penalty, Wait};
     use crate::config::fields::Fields;
     use crate::config::proxies::Proxies;
-    use crate::policy::ReadyPolicy;
+    use crate::policy::CompiledPolicy;
     use crate::store::{DEFAULT_TIMEOUT, FailureMode, Prefetch};
     use crate::time::{HOUR, MINUTE};
 
-    fn policy_with(field: &str) -> ReadyPolicy {
+    fn policy_with(field: &str) -> CompiledPolicy {
         let text = format!(
             "store = \"memory\"\n[[policy]]\nname = \"client\"\nalgorithm = \"gcra\"\n\
              limit = \"100/min\"\nkey = \"peer\"\n{field}\n"
@@ -207,9 +207,9 @@ mod tests {
         let longest = Duration::from_secs(2).into();
         assert_eq!(
             policy_with("max_wait = \"2s\"").patience,
-            Patience::UntilItFits(longest)
+            Wait::Strict(longest)
         );
-        assert_eq!(policy_with("").patience, Patience::None);
+        assert_eq!(policy_with("").patience, Wait::None);
     }
 
     #[test]

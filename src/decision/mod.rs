@@ -37,7 +37,7 @@ pub struct Decision {
     pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
     /// Why the store did not judge, if the local share did.
-    pub(crate) judged_locally: Option<StoreErrorKind>,
+    pub(crate) decided_locally: Option<StoreErrorKind>,
     /// Whether it was decided from memory.
     pub(crate) is_remembered: bool,
     /// Whether its permits were taken in advance.
@@ -73,7 +73,7 @@ pub(crate) enum Origin {
 impl Receipt {
     /// The instant of the decision, on the store's clock. `None` if nobody is going to give back
     /// what it has taken, as with [`Limiter::check`](crate::Limiter::check): the store is not asked
-    /// for it [then](crate::store::Take::is_final).
+    /// for it [then](crate::store::Acquire::is_final).
     pub fn taken_at(&self) -> Option<Micros> {
         (!self.at.is_zero()).then_some(self.at)
     }
@@ -247,7 +247,7 @@ impl Decision {
             renews_whole: false,
             ban: Micros::ZERO,
             receipt: Receipt::default(),
-            judged_locally: None,
+            decided_locally: None,
             is_remembered: false,
             is_prefetched: false,
         }
@@ -295,7 +295,7 @@ impl Decision {
         if is_denied && self.outcome != Outcome::NeverFits {
             self.outcome = Outcome::Banned;
             // The local share bans even for a cost that is beyond it.
-            self.judged_locally = penalty.judged_locally;
+            self.decided_locally = penalty.decided_locally;
             self.retry_after = ban.max(self.retry_after);
         }
         self.renews_after = match self.outcome {
@@ -323,18 +323,18 @@ impl Decision {
     pub fn store_failure(&self) -> Option<StoreErrorKind> {
         match self.outcome {
             Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind) => Some(kind),
-            _ => self.judged_locally,
+            _ => self.decided_locally,
         }
     }
 
     /// Whether this process judged by its own share of the limit, as the store gave no answer: see
     /// `FailureMode::Local`. The limit and the remaining permits are then those of the share.
     pub fn is_local(&self) -> bool {
-        self.judged_locally.is_some()
+        self.decided_locally.is_some()
     }
 
     /// Whether a limit was judged at all, by the store or locally.
-    pub(crate) fn is_judged(&self) -> bool {
+    pub(crate) fn is_evaluated(&self) -> bool {
         !matches!(
             self.outcome,
             Outcome::NotAsked | Outcome::FailedOpen(_) | Outcome::FailedClosed(_)

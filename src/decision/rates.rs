@@ -17,7 +17,7 @@ impl Decision {
             Ordering::Equal | Ordering::Greater => (self, *other),
         };
         let mut all = about;
-        if about.is_judged() && beside.is_judged() {
+        if about.is_evaluated() && beside.is_evaluated() {
             all.remaining = about.remaining.min(beside.remaining);
             // There are more permits once each rate that has none left has more.
             if beside.remaining == 0 {
@@ -31,7 +31,7 @@ impl Decision {
         // The wait lasts until the request fits under both.
         all.delay = about.delay.max(beside.delay);
         all.receipt = self.receipt;
-        all.judged_locally = self.judged_locally.or(other.judged_locally);
+        all.decided_locally = self.decided_locally.or(other.decided_locally);
         all.is_remembered = self.is_remembered || other.is_remembered;
         all
     }
@@ -41,7 +41,7 @@ impl Decision {
     /// not known of all. Then fewer permits remaining, and then the later reset.
     fn weight(&self) -> impl Ord {
         let wait = (!self.is_allowed()).then_some(self.wait());
-        let is_unknown = !self.is_judged();
+        let is_unknown = !self.is_evaluated();
         let used_up = u64::MAX - self.remaining;
         (wait, is_unknown, used_up, self.reset_after)
     }
@@ -120,7 +120,7 @@ mod tests {
         for both in both_ways(denied, not_asked) {
             assert_eq!((both.outcome, both.remaining), (Outcome::Denied, 3));
         }
-        let failed = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
+        let failed = Outcome::FailedOpen(StoreErrorKind::CorruptValue);
         for both in both_ways(allowed, decision(failed, 1_000, 0, 0)) {
             assert_eq!(both.outcome, failed);
         }

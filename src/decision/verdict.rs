@@ -40,6 +40,6 @@ impl Verdict {
     /// left. `None` if no policy was asked.
     pub fn tightest(&self) -> Option<&Decision> {
         let each = self.iter().map(|(_, decision)| decision);
-        each.min_by_key(|decision| (!decision.is_judged(), decision.tightest_first()))
+        each.min_by_key(|decision| (!decision.is_evaluated(), decision.tightest_first()))
     }
 }

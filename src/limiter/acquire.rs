@@ -14,11 +14,11 @@ use super::Limiter;
 use super::delay::Delay;
 use super::evaluate::{AskedAs, Evaluation, KeyedCost};
 use super::permit::{Denied, Permit};
-use super::rules::ReadyRules;
-use crate::algorithm::Patience;
+use super::rules::CompiledRules;
+use crate::algorithm::Wait;
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::policy::ReadyPolicy;
+use crate::policy::CompiledPolicy;
 use crate::time::SECOND;
 
 /// A policy whose permits can be waited for.
@@ -26,7 +26,7 @@ use crate::time::SECOND;
 pub(crate) struct WaitingPolicy {
     name: Arc<str>,
     /// Where it was found, in case it is removed.
-    found_in: Arc<ReadyRules>,
+    found_in: Arc<CompiledRules>,
 }
 
 /// A caller who waits for permits.
@@ -248,13 +248,13 @@ impl Waiting<'_> {
             .await
     }
 
-    fn patience(&self, policy: &ReadyPolicy, cost: u64, longest: Duration) -> Patience {
+    fn patience(&self, policy: &CompiledPolicy, cost: u64, longest: Duration) -> Wait {
         // A queue lets one out at a time however they wait, and would deny those that find it full.
         let queues = policy.algorithm.is_some_and(|first| first.queues());
         if !self.is_strict || queues || cost > policy.capacity() {
-            Patience::UntilPaid(longest.into())
+            Wait::Burst(longest.into())
         } else {
-            Patience::UntilItFits(longest.into())
+            Wait::Strict(longest.into())
         }
     }
 

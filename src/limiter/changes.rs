@@ -1,6 +1,6 @@
 //! Changes of a limiter, told to the log and the observers in their order.
 
-use crate::caught::caught;
+use crate::catch_panic::catch_panic;
 use crate::mode::Mode;
 use crate::notifications::Notifications;
 use crate::observe::{ChangeEvent, Observer, Observers};
@@ -31,7 +31,7 @@ impl Changes {
     pub(super) fn tell(&self) {
         self.pending.deliver(|event| {
             // Otherwise nobody would be told of later changes.
-            caught(|| log(&event));
+            catch_panic(|| log(&event));
             self.observers.on_change(&event);
         });
     }

@@ -14,7 +14,7 @@ use super::quota::Quota;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
 use crate::decision::{Decision, Outcome, Receipt};
-use crate::policy::ReadyPolicy;
+use crate::policy::CompiledPolicy;
 use crate::response::ResponseHead;
 use crate::store::{Answer, Check, Store as _};
 
@@ -85,12 +85,12 @@ impl Charges {
     /// Adds the checks of a policy's rates, which are about to be asked.
     pub(super) fn add<'a>(
         &mut self,
-        policy: &Arc<ReadyPolicy>,
+        policy: &Arc<CompiledPolicy>,
         rates: impl Iterator<Item = &'a Check<'a>>,
     ) {
         let charges = rates.enumerate().map(|(rate, check)| Charge {
             quota: Quota::of(policy, rate, check),
-            cost: check.action.takes(),
+            cost: check.action.acquires(),
             receipt: None,
             is_queued: check.algorithm.may_hold_up(&check.action),
             lease: check.action.lease(),

@@ -12,13 +12,13 @@ use super::passes::CountedBy;
 use super::permit::{Denied, Permit};
 use crate::decision::{Decision, Decisions, Verdict};
 use crate::mode::Mode;
-use crate::policy::ReadyPolicy;
+use crate::policy::CompiledPolicy;
 use crate::request::RequestHead;
 use crate::time::Micros;
 
 /// The decisions about a request or about keys, one for each policy, and what was charged.
 pub(crate) struct Conclusion<'a> {
-    policies: &'a [Arc<ReadyPolicy>],
+    policies: &'a [Arc<CompiledPolicy>],
     /// Empty if nobody was asked.
     each: &'a [AppliedPolicy],
     decisions: &'a Decisions,
@@ -98,7 +98,7 @@ impl Evaluation {
 
 /// For each rate of each policy that was asked, the policy's decision and the rate's own.
 fn of_rates<'a>(
-    policies: &'a [Arc<ReadyPolicy>],
+    policies: &'a [Arc<CompiledPolicy>],
     each: &'a [AppliedPolicy],
     decisions: &'a Decisions,
     answers: &'a Decisions,
@@ -193,7 +193,7 @@ impl<'a> Conclusion<'a> {
         self.policies().map(|policy| policy.id.shared_name())
     }
 
-    fn policies(&self) -> impl Iterator<Item = &'a ReadyPolicy> + Clone + use<'a> {
+    fn policies(&self) -> impl Iterator<Item = &'a CompiledPolicy> + Clone + use<'a> {
         let policies = self.policies;
         self.each.iter().map(|of| &*policies[of.position])
     }

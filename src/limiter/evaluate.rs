@@ -9,15 +9,15 @@ use smallvec::SmallVec;
 use super::Limiter;
 use super::charge::{Charges, RequestCharges};
 use super::leases::lease_for;
-use super::refusal::{Refusal, Unjudged};
-use super::rules::ReadyRules;
+use super::refusal::{EarlyRejection, RejectReason};
+use super::rules::CompiledRules;
 use crate::access::{AccessList, Found};
-use crate::algorithm::{Action, Patience, Take};
+use crate::algorithm::{Acquire, Action, Wait};
 use crate::decision::{Decisions, Outcome};
 use crate::error::CheckError;
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
-use crate::policy::{Judges, ReadyPolicy};
+use crate::policy::{CompiledPolicy, RateSet};
 use crate::request::RequestHead;
 use crate::store::{Check, FailureMode, PendingDecisions};
 
@@ -27,7 +27,7 @@ use crate::store::{Check, FailureMode, PendingDecisions};
 pub(crate) struct Evaluation {
     /// In a guard, as long as nothing is awaited: then the rules' reference count is not touched,
     /// on which all requests would contend.
-    pub(super) rules: Guard<Arc<ReadyRules>>,
+    pub(super) rules: Guard<Arc<CompiledRules>>,
     pub(super) applied: Applied,
     /// What the store answers, and then what the policies decide.
     pub(super) decisions: Decisions,
@@ -94,7 +94,7 @@ pub(super) struct AskedAs {
     /// Whether they may be given back.
     pub(super) is_permit: bool,
     /// By default the policy's own.
-    pub(super) patience: Option<Patience>,
+    pub(super) patience: Option<Wait>,
     /// Whether they are asked for until they are granted, so that no penalty counts a denial.
     pub(super) until_granted: bool,
     /// Whether the store alone may grant them, not what the failure mode says: the caller has a
@@ -109,7 +109,7 @@ impl AskedAs {
     /// For good.
     pub(super) const CHECK: Self = Self {
         is_permit: false,
-        patience: Some(Patience::None),
+        patience: Some(Wait::None),
         until_granted: false,
         of_store_alone: false,
     };
@@ -139,7 +139,7 @@ impl Limiter {
         evaluation: &mut Evaluation,
         request: &RequestHead<'_>,
         is_exempt: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), EarlyRejection> {
         let evaluated = self.evaluate_request(evaluation, request, is_exempt);
         if let Err(refusal) = &evaluated {
             self.report_refusal(refusal);
@@ -152,15 +152,15 @@ impl Limiter {
         evaluation: &mut Evaluation,
         request: &RequestHead<'_>,
         is_exempt: bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), EarlyRejection> {
         let (rules, applied) = (&evaluation.rules, &mut evaluation.applied);
         if !self.is_on() {
             return Ok(());
         }
         match is_on_list(&rules.denied, request)? {
-            Found::Listed => return Err(Refusal::of_nobody(Unjudged::Listed)),
+            Found::Listed => return Err(EarlyRejection::of_nobody(RejectReason::Listed)),
             // Otherwise a listed client would only have to send an unreadable address.
-            Found::Unreadable => return Err(Refusal::of_nobody(Unjudged::BadAddress)),
+            Found::Unreadable => return Err(EarlyRejection::of_nobody(RejectReason::BadAddress)),
             Found::NotListed => {}
         }
         if is_exempt || rules.is_exempt(request) {
@@ -171,21 +171,21 @@ impl Limiter {
         }
         applied.hides_shadows = true;
         let mut checks = Checks::new();
-        let mut whose = None;
+        let mut resolved = None;
         for (position, policy) in rules.policies.iter().enumerate() {
             let mode = policy.mode();
             if mode == Mode::Off || !policy.applies(request) {
                 continue;
             }
-            let read = match rules.read(position, request, &self.0.subjects, &mut whose) {
+            let read = match rules.read(position, request, &self.0.subjects, &mut resolved) {
                 Ok(Some(read)) => read,
                 Ok(None) => continue,
                 // In shadow a policy refuses nobody. But the list is not the policy's.
                 Err(reason) if mode == Mode::Shadow && !reason.is_by_list() => {
-                    self.report_shadow_refusal(&Refusal::by(policy, reason));
+                    self.report_shadow_refusal(&EarlyRejection::by(policy, reason));
                     continue;
                 }
-                Err(reason) => return Err(Refusal::by(policy, reason)),
+                Err(reason) => return Err(EarlyRejection::by(policy, reason)),
             };
             if let Some(shown) = read.shown {
                 applied.shown.push((applied.each.len(), shown));
@@ -197,15 +197,15 @@ impl Limiter {
                 decided_by: DecidedBy::Store,
                 is_look: false,
             };
-            match &read.judges {
+            match &read.rate_set {
                 Some(rates) => {
-                    let take = Take {
+                    let acquire = Acquire {
                         cost: read.cost,
                         patience: policy.patience(request, &rates.first),
                         lease: lease_for(&rates.first, read.cost),
                         is_final: true,
                     };
-                    applied.ask(policy, of, rates, take, &mut checks);
+                    applied.ask(policy, of, rates, acquire, &mut checks);
                 }
                 None => applied.admit_nothing(of, 1),
             }
@@ -256,18 +256,18 @@ impl Limiter {
                 of.decided_by = decided_by;
                 applied.decide_without_store(of);
                 if decided_by == DecidedBy::DenyList {
-                    self.report_refusal(&Refusal::by(policy, Unjudged::Listed));
+                    self.report_refusal(&EarlyRejection::by(policy, RejectReason::Listed));
                 }
                 continue;
             }
             if let Some(shown) = policy.shown(key) {
                 applied.shown.push((applied.each.len(), shown));
             }
-            let Some(rates) = Judges::own(policy.algorithm) else {
+            let Some(rates) = RateSet::own(policy.algorithm) else {
                 applied.admit_nothing(of, cost);
                 continue;
             };
-            let take = Take {
+            let acquire = Acquire {
                 cost,
                 patience: asked_as.patience.unwrap_or(policy.patience),
                 // Without a permit nobody would end it, and a credit finds only what has none.
@@ -277,7 +277,7 @@ impl Limiter {
                 },
                 is_final: true,
             };
-            applied.ask(policy, of, &rates, take, &mut checks);
+            applied.ask(policy, of, &rates, acquire, &mut checks);
             if asked_as.until_granted && mode != Mode::Shadow {
                 // In front of the limit, a penalty denies while it bans but counts no denial.
                 applied.penalties_ahead = policy.count_checks() - policy.count_rates();
@@ -320,14 +320,14 @@ impl Limiter {
     #[inline(never)]
     fn charges(
         &self,
-        rules: &ReadyRules,
+        rules: &CompiledRules,
         applied: &Applied,
         checks: &mut [Check<'_>],
     ) -> Box<Charges> {
         // A request dropped while one policy holds it up gives back what all of them have granted.
         for check in &mut *checks {
-            if let Action::Take(take) = &mut check.action {
-                take.is_final = false;
+            if let Action::Acquire(acquire) = &mut check.action {
+                acquire.is_final = false;
             }
         }
         let mut charges = Box::new(Charges::asking(self.clone()));
@@ -346,7 +346,7 @@ impl Limiter {
     #[inline]
     pub(super) fn decided_without_store(
         &self,
-        rules: &ReadyRules,
+        rules: &CompiledRules,
         key: &Key,
         mode: Mode,
     ) -> Option<DecidedBy> {
@@ -362,15 +362,15 @@ impl Limiter {
     }
 }
 
-fn is_on_list(list: &AccessList, request: &RequestHead<'_>) -> Result<Found, Refusal> {
+fn is_on_list(list: &AccessList, request: &RequestHead<'_>) -> Result<Found, EarlyRejection> {
     let found = list.find_address_of(request);
-    found.map_err(|text| Refusal::of_nobody(Unjudged::Misconfigured(text)))
+    found.map_err(|text| EarlyRejection::of_nobody(RejectReason::Misconfigured(text)))
 }
 
 impl Evaluation {
     /// Nothing yet, under these rules.
     #[inline]
-    pub(super) fn under(rules: Guard<Arc<ReadyRules>>) -> Self {
+    pub(super) fn under(rules: Guard<Arc<CompiledRules>>) -> Self {
         Self {
             rules,
             applied: Applied::default(),
@@ -395,7 +395,7 @@ impl Evaluation {
     }
 
     #[inline]
-    pub(super) fn policy(&self, of: &AppliedPolicy) -> &Arc<ReadyPolicy> {
+    pub(super) fn policy(&self, of: &AppliedPolicy) -> &Arc<CompiledPolicy> {
         &self.rules.policies[of.position]
     }
 }
@@ -405,13 +405,13 @@ impl Applied {
     #[inline(always)]
     fn ask<'p>(
         &mut self,
-        policy: &'p ReadyPolicy,
+        policy: &'p CompiledPolicy,
         of: AppliedPolicy,
-        rates: &Judges,
-        take: Take,
+        rates: &RateSet,
+        acquire: Acquire,
         checks: &mut Checks<'p>,
     ) {
-        let action = Action::Take(take);
+        let action = Action::Acquire(acquire);
         if policy.count_checks() == 1 {
             let is_shadow = of.mode == Mode::Shadow;
             checks.push(policy.check(0, of.subject, rates.first, action, is_shadow));

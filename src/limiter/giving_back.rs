@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::quota::Quota;
 use super::{Limiter, answered, decisions};
 use crate::algorithm::Action;
-use crate::caught::caught;
+use crate::catch_panic::catch_panic;
 use crate::decision::{Decision, Decisions, Origin};
-use crate::store::{Answer, Check, OnItsWay, Store as _, Tries, go_on};
+use crate::store::{Answer, Check, InFlightGuard, Store as _, Tries, spawn_polled};
 
 /// An action on the permits that a request has taken.
 pub(super) struct Step<'a> {
@@ -86,8 +86,8 @@ impl Limiter {
         }
         // A store that panics has done nothing. If it is asked because it has panicked before, a
         // second panic would abort the process.
-        let Some(answer) = caught(|| self.ask_to_carry_out(&steps)) else {
-            return self.0.under_way.lose();
+        let Some(answer) = catch_panic(|| self.ask_to_carry_out(&steps)) else {
+            return self.0.in_flight_work.lose();
         };
         let (first, has_lost_any) = match answer {
             Answer::Ready(decided) => {
@@ -99,7 +99,7 @@ impl Limiter {
         let runtime = self.runtime_to_go_on(began);
         let Some(runtime) = runtime.filter(|_| !steps.is_empty()) else {
             if has_lost_any || !steps.is_empty() {
-                self.0.under_way.lose();
+                self.0.in_flight_work.lose();
             }
             return;
         };
@@ -110,9 +110,9 @@ impl Limiter {
             is_in_doubt,
             elsewhere: began.filter(is_elsewhere).cloned(),
             has_lost_any,
-            on_its_way: Some(self.on_its_way()),
+            in_flight_guard: Some(self.in_flight_guard()),
         };
-        go_on(&runtime, giving_back.go_on(first));
+        spawn_polled(&runtime, giving_back.finish(first));
     }
 
     /// That of the store, if it has one; preferably the current one, as the one on which a request
@@ -126,7 +126,7 @@ impl Limiter {
     /// A store that is left alone is asked nevertheless while somebody waits for it.
     fn ask_to_carry_out(&self, steps: &[Step<'_>]) -> Answer {
         let checks: SmallVec<[Check<'_>; 4]> = steps.iter().map(Step::check).collect();
-        match self.0.under_way.is_flushed() {
+        match self.0.in_flight_work.is_flushed() {
             true => self.0.store.ask_regardless(&checks),
             false => self.0.store.ask(&checks),
         }
@@ -142,7 +142,7 @@ impl Limiter {
         decisions: &Decisions,
         is_certain: bool,
     ) -> bool {
-        let is_flushed = self.0.under_way.is_flushed();
+        let is_flushed = self.0.in_flight_work.is_flushed();
         let mut decisions = decisions.iter();
         let mut has_lost_any = false;
         steps.retain(|step| {
@@ -169,12 +169,12 @@ struct GivingBack {
     /// taken, if that is another one.
     elsewhere: Option<Handle>,
     has_lost_any: bool,
-    on_its_way: Option<OnItsWay>,
+    in_flight_guard: Option<InFlightGuard>,
 }
 
 impl GivingBack {
     /// Awaits the first answer, unless it is there, and asks again for as long as that is of use.
-    async fn go_on(mut self, first: Option<Answer>) {
+    async fn finish(mut self, first: Option<Answer>) {
         let releases = self.steps.iter().filter(|step| step.is_release());
         let lives = releases.filter_map(|step| step.quota.algorithm.lease());
         let mut tries = match lives.max() {
@@ -186,7 +186,7 @@ impl GivingBack {
             self.note(&decided, !self.is_in_doubt);
         }
         let certain_at = self.is_in_doubt.then(|| Instant::now() + tries.pause());
-        while !self.steps.is_empty() && tries.next(&self.limiter.0.under_way).await {
+        while !self.steps.is_empty() && tries.next(&self.limiter.0.in_flight_work).await {
             let is_certain = certain_at.is_none_or(|at| Instant::now() >= at);
             let decided = decisions(self.limiter.ask_to_carry_out(&self.steps)).await;
             self.note(&decided, is_certain);
@@ -194,10 +194,10 @@ impl GivingBack {
         // Leases have lapsed by now.
         self.has_lost_any |= self.steps.iter().any(|step| !step.is_release());
         self.steps.clear();
-        if let Some(on_its_way) = &mut self.on_its_way
+        if let Some(in_flight_guard) = &mut self.in_flight_guard
             && !self.has_lost_any
         {
-            on_its_way.arrived();
+            in_flight_guard.arrived();
         }
     }
 
@@ -221,11 +221,11 @@ impl Drop for GivingBack {
             is_in_doubt: self.is_in_doubt,
             elsewhere: None,
             has_lost_any: self.has_lost_any,
-            on_its_way: self.on_its_way.take(),
+            in_flight_guard: self.in_flight_guard.take(),
         };
         runtime.spawn(async move {
             let first = again.limiter.ask_to_carry_out(&again.steps);
-            again.go_on(Some(first)).await;
+            again.finish(Some(first)).await;
         });
     }
 }

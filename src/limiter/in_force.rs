@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 
 use super::changes::{Changes, mode_change};
-use super::rules::{ReadyRules, Rules};
+use super::rules::{CompiledRules, Rules};
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
@@ -16,7 +16,7 @@ use crate::store::{Enforced, FailureMode};
 
 /// The rules in force. A request is judged by the rules it finds, to its end.
 pub(crate) struct RulesInForce {
-    rules: ArcSwap<ReadyRules>,
+    rules: ArcSwap<CompiledRules>,
     /// How long a decision may take: whether a policy makes sense depends on it.
     timeout: Duration,
     changing: Mutex<()>,
@@ -42,7 +42,7 @@ impl RulesInForce {
     }
 
     #[inline]
-    pub(super) fn load(&self) -> Guard<Arc<ReadyRules>> {
+    pub(super) fn load(&self) -> Guard<Arc<CompiledRules>> {
         self.rules.load()
     }
 
@@ -75,10 +75,10 @@ impl RulesInForce {
         &self,
         list: &'static str,
         clients: AccessList,
-        place: impl FnOnce(&mut ReadyRules) -> &mut Arc<AccessList>,
+        place: impl FnOnce(&mut CompiledRules) -> &mut Arc<AccessList>,
     ) {
         self.change(|changes| {
-            let mut rules = ReadyRules::clone(&self.load());
+            let mut rules = CompiledRules::clone(&self.load());
             let to = clients.len();
             let from = std::mem::replace(place(&mut rules), Arc::new(clients)).len();
             self.rules.store(Arc::new(rules));

@@ -11,17 +11,17 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::Notify;
 
 use self::leases::Leases;
+use self::log_throttle::Warned;
 use self::passes::Passes;
 use self::subjects::Subjects;
-use self::warned::Warned;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
-use crate::policy::ReadyPolicy;
-use crate::store::{Answer, Failover, Store, UnderWay};
+use crate::policy::CompiledPolicy;
+use crate::store::{Answer, Failover, InFlightWork, Store};
 
 mod acquire;
 mod admit;
@@ -33,8 +33,10 @@ mod control;
 mod delay;
 mod evaluate;
 mod giving_back;
+mod in_flight_work;
 mod in_force;
 mod leases;
+mod log_throttle;
 mod operations;
 mod passes;
 mod pending;
@@ -47,8 +49,6 @@ mod rules;
 mod subject;
 mod subjects;
 mod summary;
-mod under_way;
-mod warned;
 
 pub(crate) use self::acquire::WaitingPolicy;
 pub use self::builder::LimiterBuilder;
@@ -59,7 +59,7 @@ pub(crate) use self::in_force::RulesInForce;
 pub(crate) use self::passes::CountedBy;
 pub(crate) use self::pending::PendingEvaluation;
 pub use self::permit::{Denied, Permit};
-pub(crate) use self::refusal::{Refusal, Unjudged};
+pub(crate) use self::refusal::{EarlyRejection, RejectReason};
 pub use self::rules::Rules;
 pub use self::summary::PolicySummary;
 
@@ -110,7 +110,7 @@ struct Shared {
     observers: Observers,
     subjects: Subjects,
     leases: Leases,
-    under_way: UnderWay,
+    in_flight_work: InFlightWork,
     warned: Warned,
     passes: Passes,
     /// Dropped together with the limiter: what keeps it to a file.
@@ -147,12 +147,17 @@ impl Limiter {
         debug_assert!(kept.is_ok(), "a limiter has one file");
     }
 
-    fn named(&self, name: &str) -> Result<Arc<ReadyPolicy>, CheckError> {
+    fn named(&self, name: &str) -> Result<Arc<CompiledPolicy>, CheckError> {
         self.0.rules.load().named(name).cloned()
     }
 
     /// Carries out an action that is no question, whatever the policy's mode.
-    async fn carry_out(&self, policy: &ReadyPolicy, subject: Subject, action: Action) -> Decision {
+    async fn carry_out(
+        &self,
+        policy: &CompiledPolicy,
+        subject: Subject,
+        action: Action,
+    ) -> Decision {
         if policy.algorithm.is_none() && action != Action::Reset {
             return Decision::of_nothing(0);
         }

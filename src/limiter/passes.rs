@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::trace::{self, SharedWarned};
+use crate::trace::{self, SharedLogThrottle};
 
 /// How many requests are followed. Layers are put around one another when a service starts, so its
 /// first requests show it. Not all are followed, since an extension takes allocations.
@@ -12,14 +12,14 @@ const FOLLOWED: u32 = 1_000;
 /// How many more requests are followed, and when the log last warned.
 pub(super) struct Passes {
     left: AtomicU32,
-    warned: SharedWarned,
+    warned: SharedLogThrottle,
 }
 
 impl Default for Passes {
     fn default() -> Self {
         Self {
             left: AtomicU32::new(FOLLOWED),
-            warned: SharedWarned::default(),
+            warned: SharedLogThrottle::default(),
         }
     }
 }

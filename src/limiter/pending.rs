@@ -99,7 +99,7 @@ impl Drop for PendingEvaluation {
         let runtime = charges.and_then(|charges| charges.runtime_to_go_on());
         if let Some(runtime) = runtime.filter(|_| !in_flight.is_over()) {
             let limiter = pending.limiter.clone();
-            limiter.see_through(&runtime, async move {
+            limiter.spawn_in_flight(&runtime, async move {
                 poll_fn(|cx| pending.poll_answered(cx)).await;
                 if let Some(charges) = pending.conclude().take_charges() {
                     charges.abandon();

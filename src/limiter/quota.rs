@@ -3,18 +3,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::rules::ReadyRules;
+use super::rules::CompiledRules;
 use crate::algorithm::{Action, Algorithm};
 use crate::key::Subject;
-use crate::policy::ReadyPolicy;
+use crate::policy::CompiledPolicy;
 use crate::store::Check;
 
-/// Whose permits were asked for, and under which limit. Later actions on them use the same mode: a
+/// ResolvedKey permits were asked for, and under which limit. Later actions on them use the same mode: a
 /// foreign value under the key of a policy in shadow must not keep other permits from being given
 /// back.
 #[derive(Clone)]
 pub(super) struct Quota {
-    pub(super) policy: Arc<ReadyPolicy>,
+    pub(super) policy: Arc<CompiledPolicy>,
     /// Which of the policy's rates, counted from 0.
     pub(super) rate: usize,
     pub(super) algorithm: Algorithm,
@@ -23,7 +23,7 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    pub(super) fn of(policy: &Arc<ReadyPolicy>, rate: usize, check: &Check<'_>) -> Self {
+    pub(super) fn of(policy: &Arc<CompiledPolicy>, rate: usize, check: &Check<'_>) -> Self {
         Self {
             policy: Arc::clone(policy),
             rate,
@@ -41,7 +41,7 @@ impl Quota {
 
     /// The quota to charge for a request that has taken too few of them. It uses the rules in force:
     /// if the window has become longer since, the old limit would forget what others have used.
-    pub(super) fn in_force<'a>(&'a self, rules: &ReadyRules) -> Cow<'a, Self> {
+    pub(super) fn in_force<'a>(&'a self, rules: &CompiledRules) -> Cow<'a, Self> {
         let now = rules.named(self.policy.id.name()).ok();
         let now = now.filter(|policy| !Arc::ptr_eq(policy, &self.policy));
         match now.and_then(|policy| Some((policy, self.successor(policy)?))) {
@@ -57,7 +57,7 @@ impl Quota {
     /// The algorithm of the policy's own limit, if that now judges others where its predecessor's
     /// counted these permits. Not so for a further rate, which is stored by its period, so no other window takes
     /// its place; nor for a limit chosen for the request, which has no successor.
-    fn successor(&self, policy: &ReadyPolicy) -> Option<Algorithm> {
+    fn successor(&self, policy: &CompiledPolicy) -> Option<Algorithm> {
         let is_own = self.rate == 0 && self.policy.algorithm == Some(self.algorithm);
         let is_same_place = |now: &Algorithm| {
             now.name() == self.algorithm.name() && policy.id.group() == self.policy.id.group()

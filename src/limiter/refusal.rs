@@ -1,25 +1,25 @@
-//! `Refusal`: why a request was neither judged nor let through.
+//! `EarlyRejection`: why a request was neither judged nor let through.
 
 use crate::observe::RefusalReason;
-use crate::policy::ReadyPolicy;
-pub(crate) use crate::policy::Unjudged;
+use crate::policy::CompiledPolicy;
+pub(crate) use crate::policy::RejectReason;
 
 /// A request that was refused without asking any policy: why, and because of which policy, if any.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct EarlyRejection {
     pub(crate) policy: Option<String>,
-    pub(crate) reason: Unjudged,
+    pub(crate) reason: RejectReason,
 }
 
-impl Refusal {
-    pub(super) fn by(policy: &ReadyPolicy, reason: Unjudged) -> Self {
+impl EarlyRejection {
+    pub(super) fn by(policy: &CompiledPolicy, reason: RejectReason) -> Self {
         Self {
             policy: Some(policy.id.name().to_owned()),
             reason,
         }
     }
 
-    pub(crate) fn of_nobody(reason: Unjudged) -> Self {
+    pub(crate) fn of_nobody(reason: RejectReason) -> Self {
         Self {
             policy: None,
             reason,
@@ -27,7 +27,7 @@ impl Refusal {
     }
 }
 
-impl Unjudged {
+impl RejectReason {
     /// Whether the list of refused clients says so, which holds in every mode.
     pub(super) fn is_by_list(&self) -> bool {
         matches!(self, Self::Listed | Self::BadAddress | Self::BadKey)

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use super::leases::Lease;
 use super::{Limiter, Shared, failure};
 use crate::algorithm::{Action, LeaseId};
-use crate::caught::caught;
+use crate::catch_panic::catch_panic;
 use crate::error::StoreErrorKind;
 use crate::store::{Check, Store as _};
 
@@ -68,7 +68,8 @@ impl Renewals {
             if asked_to_hurry.is_err() {
                 // If a store panics, the leases are tried again soon: others hold them.
                 let mut round = pin!(self.renew());
-                poll_fn(|cx| caught(|| round.as_mut().poll(cx)).unwrap_or(Poll::Ready(()))).await;
+                poll_fn(|cx| catch_panic(|| round.as_mut().poll(cx)).unwrap_or(Poll::Ready(())))
+                    .await;
             }
         }
     }
@@ -95,12 +96,12 @@ impl Renewals {
             };
             match failure(answer).await {
                 // One key that was overwritten must not cost all others their leases.
-                Some(StoreErrorKind::ForeignValue) if together.len() > 1 => {
+                Some(StoreErrorKind::CorruptValue) if together.len() > 1 => {
                     let (some, others) = together.split_at(together.len() / 2);
                     trips.extend([some, others]);
                 }
                 // If the key was overwritten, there is nothing left to renew.
-                None | Some(StoreErrorKind::ForeignValue) => {
+                None | Some(StoreErrorKind::CorruptValue) => {
                     shared.leases.renewed(together, sent);
                 }
                 // They are tried again soon. The leases of later batches may be held in this

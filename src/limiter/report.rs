@@ -3,21 +3,21 @@
 use std::fmt;
 
 use super::Limiter;
-use super::refusal::{Refusal, Unjudged};
+use super::refusal::{EarlyRejection, RejectReason};
 use crate::decision::Decision;
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::observe::{DecisionEvent, DecisionResult, Observer, RefusalEvent};
 use crate::one_line::OneLine;
-use crate::policy::ReadyPolicy;
+use crate::policy::CompiledPolicy;
 use crate::trace;
 
 impl Limiter {
     /// Reports one policy's decision.
     pub(super) fn report(
         &self,
-        policy: &ReadyPolicy,
+        policy: &CompiledPolicy,
         mode: Mode,
         subject: Subject,
         shown_subject: Option<&str>,
@@ -37,16 +37,16 @@ impl Limiter {
     }
 
     /// Reports a request that is refused without asking.
-    pub(super) fn report_refusal(&self, refusal: &Refusal) {
+    pub(super) fn report_refusal(&self, refusal: &EarlyRejection) {
         self.report_unjudged(refusal, Mode::Enforce);
     }
 
     /// Reports a request that goes on because the policy that would have refused it is in shadow.
-    pub(super) fn report_shadow_refusal(&self, refusal: &Refusal) {
+    pub(super) fn report_shadow_refusal(&self, refusal: &EarlyRejection) {
         self.report_unjudged(refusal, Mode::Shadow);
     }
 
-    fn report_unjudged(&self, refusal: &Refusal, mode: Mode) {
+    fn report_unjudged(&self, refusal: &EarlyRejection, mode: Mode) {
         let event = RefusalEvent {
             policy: refusal.policy.as_deref(),
             mode,
@@ -56,7 +56,9 @@ impl Limiter {
         match &refusal.reason {
             // Not the client's fault, and it lasts until an operator acts. But a client decides how
             // often it happens.
-            Unjudged::Misconfigured(explanation) if self.0.warned.try_warn(event.policy, mode) => {
+            RejectReason::Misconfigured(explanation)
+                if self.0.warned.try_warn(event.policy, mode) =>
+            {
                 warn_of_refusal(&event, explanation);
             }
             _ => log_refusal(&event),

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::changes::{Changes, mode_change};
 use super::subjects::Subjects;
-use super::{Refusal, Unjudged};
+use super::{EarlyRejection, RejectReason};
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
-use crate::policy::{Judges, Policy, ReadyPolicy};
+use crate::policy::{CompiledPolicy, Policy, RateSet};
 use crate::request::{RequestHead, RequestMatcher};
 use crate::store::FailureMode;
 
@@ -109,7 +109,7 @@ impl Rules {
     }
 
     /// Validates everything, the `timeout` included.
-    pub(super) fn ready(self, timeout: Duration) -> Result<ReadyRules, ConfigError> {
+    pub(super) fn ready(self, timeout: Duration) -> Result<CompiledRules, ConfigError> {
         if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(60) {
             return Err(ConfigError::out_of_range(
                 "timeout",
@@ -121,7 +121,7 @@ impl Rules {
             .iter()
             .try_for_each(|requests| requests.validate())?;
         let mut names = HashSet::new();
-        let mut policies: Vec<Arc<ReadyPolicy>> = Vec::with_capacity(self.policies.len());
+        let mut policies: Vec<Arc<CompiledPolicy>> = Vec::with_capacity(self.policies.len());
         let mut readers = Vec::with_capacity(self.policies.len());
         for policy in self.policies {
             let policy = policy.ready(self.on_store_failure, timeout)?;
@@ -136,7 +136,7 @@ impl Rules {
             readers.push(alike.unwrap_or(policies.len()));
             policies.push(Arc::new(policy));
         }
-        Ok(ReadyRules {
+        Ok(CompiledRules {
             policies: policies.into(),
             readers: readers.into(),
             exempt: self.exempt.into(),
@@ -155,14 +155,14 @@ impl<I: IntoIterator<Item = Policy>> From<I> for Rules {
 /// In Redis, the states of a group's policies are told apart by 32 bits of a hash.
 #[cfg(feature = "redis")]
 fn refuse_equal_record_ids(
-    policy: &ReadyPolicy,
-    others: &[Arc<ReadyPolicy>],
+    policy: &CompiledPolicy,
+    others: &[Arc<CompiledPolicy>],
 ) -> Result<(), ConfigError> {
     let Some(group) = policy.id.group() else {
         return Ok(());
     };
     let ids: Vec<_> = policy.record_ids().collect();
-    let is_alike = |other: &&Arc<ReadyPolicy>| {
+    let is_alike = |other: &&Arc<CompiledPolicy>| {
         other.id.group() == Some(group) && other.record_ids().any(|id| ids.contains(&id))
     };
     match others.iter().find(is_alike) {
@@ -189,8 +189,8 @@ impl fmt::Debug for Rules {
 
 /// Validated rules. A clone shares the policies.
 #[derive(Clone)]
-pub(super) struct ReadyRules {
-    pub(super) policies: Arc<[Arc<ReadyPolicy>]>,
+pub(super) struct CompiledRules {
+    pub(super) policies: Arc<[Arc<CompiledPolicy>]>,
     /// For each policy, the first one that reads the same key.
     readers: Arc<[usize]>,
     exempt: Arc<[Arc<dyn RequestMatcher>]>,
@@ -199,7 +199,7 @@ pub(super) struct ReadyRules {
 }
 
 /// The subject of a request, as read by policies with the same extractor.
-pub(super) struct Whose {
+pub(super) struct ResolvedKey {
     /// The position of the first of these policies.
     reader: usize,
     key: Key,
@@ -207,12 +207,12 @@ pub(super) struct Whose {
 }
 
 /// What a policy has read of a request.
-pub(super) struct ReadRequest {
+pub(super) struct ResolvedRequest {
     pub(super) subject: Subject,
     /// The key in words, if the policy shows it.
     pub(super) shown: Option<Box<str>>,
     /// `None` if nothing is admitted.
-    pub(super) judges: Option<Judges>,
+    pub(super) rate_set: Option<RateSet>,
     pub(super) cost: u64,
 }
 
@@ -223,13 +223,13 @@ fn unknown(policy: &str) -> CheckError {
     }
 }
 
-impl ReadyRules {
-    pub(super) fn named(&self, name: &str) -> Result<&Arc<ReadyPolicy>, CheckError> {
+impl CompiledRules {
+    pub(super) fn named(&self, name: &str) -> Result<&Arc<CompiledPolicy>, CheckError> {
         Ok(self.find(name)?.1)
     }
 
     /// The policy of this name, with its position.
-    pub(super) fn find(&self, name: &str) -> Result<(usize, &Arc<ReadyPolicy>), CheckError> {
+    pub(super) fn find(&self, name: &str) -> Result<(usize, &Arc<CompiledPolicy>), CheckError> {
         let mut policies = self.policies.iter().enumerate();
         policies
             .find(|(_, policy)| policy.id.name() == name)
@@ -247,51 +247,51 @@ impl ReadyRules {
         position: usize,
         request: &RequestHead<'_>,
         subjects: &Subjects,
-        before: &mut Option<Whose>,
-    ) -> Result<Option<ReadRequest>, Unjudged> {
+        before: &mut Option<ResolvedKey>,
+    ) -> Result<Option<ResolvedRequest>, RejectReason> {
         let (policy, reader) = (&self.policies[position], self.readers[position]);
-        let whose = match before {
-            Some(whose) if whose.reader == reader => whose,
+        let resolved = match before {
+            Some(resolved) if resolved.reader == reader => resolved,
             _ => {
                 let Some(key) = policy.key(request, self.denied.has_keys())? else {
                     return Ok(None);
                 };
                 // Before the cost: for a denied key it does not matter.
                 if self.denied.has_key(&key) {
-                    return Err(Unjudged::Listed);
+                    return Err(RejectReason::Listed);
                 }
                 if self.allowed.has_key(&key) {
                     return Ok(None);
                 }
-                before.insert(Whose {
+                before.insert(ResolvedKey {
                     reader,
                     subject: subjects.of(&key),
                     key,
                 })
             }
         };
-        Ok(Some(ReadRequest {
+        Ok(Some(ResolvedRequest {
             cost: policy.cost(request)?,
-            judges: policy.judges(request, &whose.key)?,
-            subject: whose.subject,
-            shown: policy.shown(&whose.key),
+            rate_set: policy.rate_set(request, &resolved.key)?,
+            subject: resolved.subject,
+            shown: policy.shown(&resolved.key),
         }))
     }
 
     /// How a request that its address lets through is refused by the key of a policy.
-    pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<Refusal> {
+    pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<EarlyRejection> {
         if !self.denied.has_keys() {
             return None;
         }
         let asked =
-            |policy: &&Arc<ReadyPolicy>| policy.mode() != Mode::Off && policy.applies(request);
+            |policy: &&Arc<CompiledPolicy>| policy.mode() != Mode::Off && policy.applies(request);
         self.policies.iter().filter(asked).find_map(|policy| {
             let reason = match policy.key(request, true) {
-                Ok(Some(key)) => self.denied.has_key(&key).then_some(Unjudged::Listed),
+                Ok(Some(key)) => self.denied.has_key(&key).then_some(RejectReason::Listed),
                 Ok(None) => None,
-                Err(reason) => Some(reason).filter(Unjudged::is_by_list),
+                Err(reason) => Some(reason).filter(RejectReason::is_by_list),
             };
-            Some(Refusal::by(policy, reason?))
+            Some(EarlyRejection::by(policy, reason?))
         })
     }
 

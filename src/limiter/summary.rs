@@ -3,7 +3,7 @@
 use super::Limiter;
 use crate::error::CheckError;
 use crate::mode::Mode;
-use crate::policy::ReadyPolicy;
+use crate::policy::CompiledPolicy;
 use crate::request::KeyKind;
 use crate::store::FailureMode;
 
@@ -65,7 +65,7 @@ impl Limiter {
 }
 
 impl PolicySummary {
-    fn of(policy: &ReadyPolicy) -> Self {
+    fn of(policy: &CompiledPolicy) -> Self {
         Self {
             name: policy.id.name().to_owned(),
             algorithm: policy.algorithm.map_or("none", |first| first.name()),

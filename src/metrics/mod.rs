@@ -8,9 +8,9 @@ use std::time::Duration;
 use ::metrics::{Gauge, Label};
 
 use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, REFUSALS, describe};
-use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
 use crate::observe::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
+use crate::per_policy::PerPolicy;
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;
 
@@ -76,7 +76,7 @@ pub struct Metrics {
 
 struct Shared {
     labels: Vec<Label>,
-    policies: ByPolicy<OfPolicy>,
+    policies: PerPolicy<OfPolicy>,
     refusals: OfRefusals,
     store: OfStore,
     breaker: OfBreaker,
@@ -99,7 +99,7 @@ impl Metrics {
         describe();
         let metrics = Self {
             shared: Arc::new(Shared {
-                policies: ByPolicy::new(),
+                policies: PerPolicy::new(),
                 refusals: OfRefusals::new(REFUSALS, &labels),
                 store: OfStore::new(&labels),
                 breaker: OfBreaker::new(&labels),

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::by_policy::ByPolicy;
 use crate::error::StoreErrorKind;
 use crate::mode::Mode;
 use crate::observe::{DecisionResult, RefusalReason};
+use crate::per_policy::PerPolicy;
 
 /// The events that an operator was told of, as numbers since the start.
 pub(super) struct Counters {
     since: Instant,
     /// All decisions, including those of policies that no longer exist.
     pub(super) total: ByResult,
-    policies: ByPolicy<OfPolicy>,
+    policies: PerPolicy<OfPolicy>,
     pub(super) refusals: ByReason,
     /// What policies in shadow mode would have refused.
     pub(super) shadow_refusals: ByReason,
@@ -74,7 +74,7 @@ impl Counters {
         Self {
             since: Instant::now(),
             total: ByResult::default(),
-            policies: ByPolicy::new(),
+            policies: PerPolicy::new(),
             refusals: ByReason::default(),
             shadow_refusals: ByReason::default(),
             answers: AtomicU64::new(0),

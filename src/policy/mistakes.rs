@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::trace::{self, SharedWarned};
+use crate::trace::{self, SharedLogThrottle};
 
 /// After so many requests without a key, and none with one, something is wrong.
 const SUSPICIOUS: u32 = 100;
@@ -14,8 +14,8 @@ pub(super) struct Mistakes {
     has_found_key: AtomicBool,
     /// How many requests have had none before that.
     without_key: AtomicU32,
-    warned_of_keys: SharedWarned,
-    warned_of_setup: SharedWarned,
+    warned_of_keys: SharedLogThrottle,
+    warned_of_setup: SharedLogThrottle,
 }
 
 impl Mistakes {

@@ -13,15 +13,15 @@ use crate::response::ResponseHead;
 use crate::store::{FailureMode, Prefetch};
 
 mod atomic_mode;
+mod compile;
+mod compiled;
 mod mistakes;
 mod rates;
 mod read;
-mod ready;
-mod sound;
 
-pub(crate) use self::rates::Judges;
-pub(crate) use self::read::Unjudged;
-pub(crate) use self::ready::ReadyPolicy;
+pub(crate) use self::compiled::CompiledPolicy;
+pub(crate) use self::rates::RateSet;
+pub(crate) use self::read::RejectReason;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///
@@ -203,7 +203,7 @@ impl Policy {
     ///
     /// **Keep it shorter than clients wait**, by their own timeout or that of a proxy. A client
     /// that gives up returns its permits only if nobody has queued behind it. So while demand
-    /// exceeds the limit, all clients come to wait for places that nobody uses. Take 40 clients
+    /// exceeds the limit, all clients come to wait for places that nobody uses. Acquire 40 clients
     /// under a limit of 20 a second, each of which gives up after half a second and tries again:
     /// with a longest wait of 400 ms all 20 a second are answered; with a second or more, none are
     /// after the first second.

@@ -6,21 +6,21 @@ use crate::limit::Limit;
 use crate::store::PolicyId;
 
 /// A rate of a policy's limit after the first.
-pub(super) struct FurtherRate {
+pub(super) struct ExtraRate {
     id: PolicyId,
     algorithm: Algorithm,
 }
 
 /// The algorithms that judge a request, one for each rate.
 #[derive(Clone, Debug)]
-pub(crate) struct Judges {
+pub(crate) struct RateSet {
     /// For the first rate, which is the only one of most limits.
     pub(crate) first: Algorithm,
     /// For the further rates; `None` if these are the policy's own.
     further: Option<Box<[Algorithm]>>,
 }
 
-impl Judges {
+impl RateSet {
     /// For a limit that was chosen for one request; `None` if it admits nothing.
     pub(super) fn of(limit: &Limit) -> Result<Option<Self>, ConfigError> {
         let each = Algorithm::of_each_rate(limit)?;
@@ -48,7 +48,7 @@ impl Judges {
     pub(super) fn each<'p>(
         &self,
         first: &'p PolicyId,
-        own: &'p [FurtherRate],
+        own: &'p [ExtraRate],
     ) -> impl Iterator<Item = (&'p PolicyId, Algorithm)> {
         let chosen = self.further.as_deref().unwrap_or_default();
         let further = own.iter().enumerate().map(move |(position, rate)| {
@@ -59,12 +59,12 @@ impl Judges {
     }
 }
 
-impl FurtherRate {
+impl ExtraRate {
     /// One that this algorithm judges, of the policy with this identity.
     pub(super) fn of(id: &PolicyId, algorithm: &Algorithm) -> Self {
         let (_, period) = algorithm.quota();
         Self {
-            id: id.with_further_rate(period),
+            id: id.with_extra_rate(period),
             algorithm: *algorithm,
         }
     }
@@ -79,7 +79,7 @@ impl FurtherRate {
 }
 
 /// What fits every rate.
-pub(super) fn least_capacity(first: &Algorithm, further: &[FurtherRate]) -> u64 {
-    let further = further.iter().map(FurtherRate::capacity);
+pub(super) fn least_capacity(first: &Algorithm, further: &[ExtraRate]) -> u64 {
+    let further = further.iter().map(ExtraRate::capacity);
     further.fold(first.capacity(), u64::min)
 }

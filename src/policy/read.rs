@@ -2,16 +2,16 @@
 
 use std::net::IpAddr;
 
-use super::rates::Judges;
-use super::ready::ReadyPolicy;
+use super::compiled::CompiledPolicy;
+use super::rates::RateSet;
 use super::{Cost, OnMissingKey};
-use crate::algorithm::{Algorithm, Patience};
+use crate::algorithm::{Algorithm, Wait};
 use crate::error::ConfigError;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::request::{KeyError, KeyKind, RequestHead};
 
-impl ReadyPolicy {
+impl CompiledPolicy {
     /// Whether the policy applies to this request.
     pub(crate) fn applies(&self, request: &RequestHead<'_>) -> bool {
         let on = &self.policy.on;
@@ -24,7 +24,7 @@ impl ReadyPolicy {
         &self,
         request: &RequestHead<'_>,
         are_keys_denied: bool,
-    ) -> Result<Option<Key>, Unjudged> {
+    ) -> Result<Option<Key>, RejectReason> {
         match self.policy.key.extract(request) {
             Ok(key) => {
                 self.mistakes.found_key();
@@ -33,25 +33,31 @@ impl ReadyPolicy {
                 }
                 Ok(Some(key))
             }
-            Err(KeyError::Misconfigured(text)) => Err(Unjudged::Misconfigured(text.into_owned())),
+            Err(KeyError::Misconfigured(text)) => {
+                Err(RejectReason::Misconfigured(text.into_owned()))
+            }
             Err(why) => self.without_key(why, are_keys_denied),
         }
     }
 
-    fn without_key(&self, why: KeyError, are_keys_denied: bool) -> Result<Option<Key>, Unjudged> {
+    fn without_key(
+        &self,
+        why: KeyError,
+        are_keys_denied: bool,
+    ) -> Result<Option<Key>, RejectReason> {
         let on_missing_key = match (why, self.policy.on_missing_key) {
             // By default it is a mistake: in one shared bucket users would deny each other.
             (KeyError::NotProvided(text), None) => {
-                return Err(Unjudged::Misconfigured(text.into_owned()));
+                return Err(RejectReason::Misconfigured(text.into_owned()));
             }
-            (KeyError::Malformed, _) if are_keys_denied => return Err(Unjudged::BadKey),
+            (KeyError::Malformed, _) if are_keys_denied => return Err(RejectReason::BadKey),
             (_, said) => said.unwrap_or_default(),
         };
         self.mistakes.found_no_key(self.id.name());
         match on_missing_key {
             OnMissingKey::Shared => Ok(Some(Key::missing())),
             OnMissingKey::Skip => Ok(None),
-            OnMissingKey::Reject => Err(Unjudged::NoKey),
+            OnMissingKey::Reject => Err(RejectReason::NoKey),
         }
     }
 
@@ -78,53 +84,51 @@ impl ReadyPolicy {
     }
 
     /// The permits that a request costs.
-    pub(crate) fn cost(&self, request: &RequestHead<'_>) -> Result<u64, Unjudged> {
+    pub(crate) fn cost(&self, request: &RequestHead<'_>) -> Result<u64, RejectReason> {
         match &self.policy.cost {
             Cost::Fixed(cost) => Ok(*cost),
             Cost::Read(cost) => cost
                 .cost(request)
-                .map_err(|error| Unjudged::BadCost(error.to_string())),
+                .map_err(|error| RejectReason::BadCost(error.to_string())),
         }
     }
 
     /// How long a request may be held up: no longer than its caller waits, if that is known.
     #[inline]
-    pub(crate) fn patience(&self, request: &RequestHead<'_>, algorithm: &Algorithm) -> Patience {
-        if self.patience == Patience::None && !algorithm.queues() {
-            return Patience::None;
+    pub(crate) fn patience(&self, request: &RequestHead<'_>, algorithm: &Algorithm) -> Wait {
+        if self.patience == Wait::None && !algorithm.queues() {
+            return Wait::None;
         }
         match (request.grpc_timeout(), self.patience) {
             (None, own) => own,
-            (Some(timeout), Patience::UntilItFits(longest)) => {
-                Patience::UntilItFits(longest.min(timeout))
-            }
-            (Some(timeout), _) => Patience::UntilItFits(timeout),
+            (Some(timeout), Wait::Strict(longest)) => Wait::Strict(longest.min(timeout)),
+            (Some(timeout), _) => Wait::Strict(timeout),
         }
     }
 
     /// The algorithms that judge a request with this key; `None` if nothing is admitted.
-    pub(crate) fn judges(
+    pub(crate) fn rate_set(
         &self,
         request: &RequestHead<'_>,
         key: &Key,
-    ) -> Result<Option<Judges>, Unjudged> {
+    ) -> Result<Option<RateSet>, RejectReason> {
         let chosen = self.policy.limit_by.as_ref();
         let Some(limit) = chosen.and_then(|choose| choose(request, key)) else {
-            return Ok(Judges::own(self.algorithm));
+            return Ok(RateSet::own(self.algorithm));
         };
         if limit == self.policy.limit {
-            return Ok(Judges::own(self.algorithm));
+            return Ok(RateSet::own(self.algorithm));
         }
-        self.judges_of(&limit)
-            .map_err(|error| Unjudged::Misconfigured(format!("limit_by: {error}")))
+        self.rate_set_of(&limit)
+            .map_err(|error| RejectReason::Misconfigured(format!("limit_by: {error}")))
     }
 
-    fn judges_of(&self, limit: &Limit) -> Result<Option<Judges>, String> {
+    fn rate_set_of(&self, limit: &Limit) -> Result<Option<RateSet>, String> {
         let refused = |error: ConfigError| error.to_string();
-        let Some(judges) = Judges::of(limit).map_err(refused)? else {
+        let Some(rate_set) = RateSet::of(limit).map_err(refused)? else {
             return Ok(None);
         };
-        let chosen = judges.first.name();
+        let chosen = rate_set.first.name();
         // Where the own limit admits nothing, nothing was counted by another algorithm.
         if let Some(own) = self.algorithm.map(|own| own.name())
             && chosen != own
@@ -139,17 +143,17 @@ impl ReadyPolicy {
                 self.policy.limit
             ));
         }
-        for rate in judges.chosen() {
+        for rate in rate_set.chosen() {
             let refusal = self.policy.refuse_algorithm(rate, self.timeout);
             refusal.map_err(refused)?;
         }
-        Ok(Some(judges))
+        Ok(Some(rate_set))
     }
 }
 
 /// Why no policy was asked about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unjudged {
+pub(crate) enum RejectReason {
     /// The client is on the list of those to refuse.
     Listed,
     /// Some addresses are denied, and the request's cannot be read.

@@ -21,7 +21,7 @@ use crate::time::{Micros, SECOND};
 /// let policy = PolicyId::new("login");
 /// let alice = Subject::from(&Key::from("alice"));
 /// let limit = Algorithm::try_from(&Limit::gcra(5, MINUTE))?;
-/// let check = Check::new(&policy, alice, limit, Action::take(1));
+/// let check = Check::new(&policy, alice, limit, Action::acquire(1));
 /// let look = check.with_action(Action::look()).in_shadow(true);
 /// assert_eq!(look.fingerprint(), check.fingerprint());
 /// # Ok::<(), tower_throttle::ConfigError>(())
@@ -31,7 +31,7 @@ use crate::time::{Micros, SECOND};
 pub struct Check<'a> {
     /// The policy that asks; the check of its [`Penalty`](crate::Penalty) has the same.
     pub policy: &'a PolicyId,
-    /// Whose quota it is.
+    /// ResolvedKey quota it is.
     pub subject: Subject,
     /// How to judge.
     pub algorithm: Algorithm,
@@ -132,7 +132,7 @@ impl Check<'_> {
             algorithm: &self.algorithm,
             action: &self.action,
             is_shadow: self.is_shadow,
-            is_further_rate: self.policy.further_rate().is_some(),
+            is_extra_rate: self.policy.extra_rate().is_some(),
         }
     }
 }

@@ -72,7 +72,7 @@ impl AlwaysDeny {
 impl Store for AlwaysDeny {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         let decision = |check: &Check<'_>| {
-            let asks = matches!(check.action, Action::Take(take) if take.cost > 0);
+            let asks = matches!(check.action, Action::Acquire(acquire) if acquire.cost > 0);
             // A denied penalty would be a ban.
             let is_denied = asks && !check.algorithm.is_penalty();
             let outcome = match is_denied {

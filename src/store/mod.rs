@@ -23,20 +23,21 @@ use tokio::runtime::Handle;
 use crate::error::StoreError;
 
 pub use crate::algorithm::{
-    Action, Algorithm, Ask, LeaseId, Patience, Reading, State, Take, committed, decide,
+    Acquire, Action, Algorithm, Ask, LeaseId, Reading, State, Wait, committed, decide,
 };
 pub use crate::decision::{Decisions, Receipt};
 
-mod begun;
 mod check;
-mod claim;
 mod deadline;
 mod deny_cache;
-mod duty;
 pub(crate) mod failover;
 mod fingerprints;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod fixed;
+mod in_flight_work;
+mod keyed_hash;
+mod leader_claim;
+mod leader_lock;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 mod owned;
@@ -44,11 +45,9 @@ pub(crate) mod policy_id;
 mod prefetch;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-mod scatter;
+mod spawn;
 mod tries;
-mod under_way;
 
-pub(crate) use begun::go_on;
 pub use check::Check;
 pub use deny_cache::DenyCache;
 #[cfg(feature = "operator")]
@@ -57,6 +56,7 @@ pub(crate) use failover::{Enforced, Failover, PendingDecisions};
 pub(crate) use failover::{FailureMode, Outage};
 #[cfg(test)]
 pub(crate) use fixed::AlwaysDeny;
+pub(crate) use in_flight_work::{InFlightGuard, InFlightWork};
 #[cfg(feature = "redis")]
 use policy_id::LAYOUT;
 pub use policy_id::PolicyId;
@@ -68,8 +68,8 @@ pub(crate) use prefetch::Prefetching;
 pub(crate) use redis::{DEFAULT_PREFIX, Logins};
 #[cfg(feature = "config")]
 pub(crate) use redis::{RedisStore, RedisStoreBuilder};
+pub(crate) use spawn::spawn_polled;
 pub(crate) use tries::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE, Tries};
-pub(crate) use under_way::{OnItsWay, UnderWay};
 
 /// How long a decision may take by default.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);

@@ -22,7 +22,7 @@ pub struct PolicyId(Arc<Identity>);
 #[derive(Clone)]
 struct Identity {
     name: Arc<str>,
-    further_rate: Option<Micros>,
+    extra_rate: Option<Micros>,
     /// How stored keys name that rate.
     #[cfg(feature = "redis")]
     rate_in_keys: String,
@@ -49,7 +49,7 @@ impl PolicyId {
         let fingerprint = Subject::of_text(name).to_u128();
         Self(Arc::new(Identity {
             name: name.into(),
-            further_rate: None,
+            extra_rate: None,
             #[cfg(feature = "redis")]
             rate_in_keys: String::new(),
             group: None,
@@ -79,11 +79,11 @@ impl PolicyId {
     /// The same policy, of whose limit a [further rate](crate::Limit::and) has this period. What is
     /// used under it is stored apart.
     #[must_use]
-    pub fn with_further_rate(&self, period: Micros) -> Self {
+    pub fn with_extra_rate(&self, period: Micros) -> Self {
         // No policy's name contains a control character.
         let text = format!("{}\0{}", self.name(), period.get());
         self.clone().with(|identity| {
-            identity.further_rate = Some(period);
+            identity.extra_rate = Some(period);
             // A single rate cannot tell how late its permits may be used.
             identity.prefetch = None;
             identity.fingerprint = Subject::of_text(&text).to_u128();
@@ -115,8 +115,8 @@ impl PolicyId {
     }
 
     /// The period of the further rate that this is about; `None` for a policy's first or only rate.
-    pub fn further_rate(&self) -> Option<Micros> {
-        self.0.further_rate
+    pub fn extra_rate(&self) -> Option<Micros> {
+        self.0.extra_rate
     }
 
     /// The group of policies that keep what they know of a subject in one place, where a store has
@@ -167,7 +167,7 @@ fn record_ids(policy: &str, rate_in_keys: &str) -> [RecordId; 3] {
 impl fmt::Debug for PolicyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self.name(), f)?;
-        match self.further_rate() {
+        match self.extra_rate() {
             Some(period) => write!(f, "+{period:?}"),
             None => Ok(()),
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::UnderWay;
+use super::InFlightWork;
 use crate::time::SECOND;
 
 /// A lease is renewed when a third of its life is over.
@@ -20,7 +20,7 @@ const FIRST_HURRIED_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_HURRIED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Soon at first, then less often, for as long as there is something to do; and at once and often
-/// while somebody [waits](super::under_way::Flush) for it.
+/// while somebody [waits](super::in_flight_work::Flush) for it.
 pub(crate) struct Tries {
     pause: Duration,
     longest_pause: Duration,
@@ -55,13 +55,13 @@ impl Tries {
     }
 
     /// Waits for the next try. Returns `false` if there is none.
-    pub(crate) async fn next(&mut self, under_way: &UnderWay) -> bool {
-        if under_way.is_flushed() {
+    pub(crate) async fn next(&mut self, in_flight_work: &InFlightWork) -> bool {
+        if in_flight_work.is_flushed() {
             sleep(self.hurried_pause).await;
             self.hurried_pause = LONGEST_HURRIED_PAUSE.min(self.hurried_pause * 2);
             return match self.lapsed {
                 Some(lapsed) => Instant::now() < lapsed,
-                None => under_way.is_flushed(),
+                None => in_flight_work.is_flushed(),
             };
         }
         self.hurried_pause = FIRST_HURRIED_PAUSE;
@@ -69,7 +69,10 @@ impl Tries {
         if !self.lapsed.is_some_and(is_left) {
             return false;
         }
-        if timeout(self.pause, under_way.flush_begins()).await.is_err() {
+        if timeout(self.pause, in_flight_work.flush_begins())
+            .await
+            .is_err()
+        {
             self.pause = self.longest_pause.min(self.pause * 2);
         }
         true
@@ -85,7 +88,7 @@ mod tests {
         let begun = Instant::now();
         let mut tries = Tries::to_end_leases(60 * SECOND);
         let mut tried = Vec::new();
-        while tries.next(&UnderWay::default()).await {
+        while tries.next(&InFlightWork::default()).await {
             tried.push(begun.elapsed().as_secs());
         }
         assert_eq!(tried, [1, 3, 7, 12, 17, 22, 27, 32, 37, 42, 47, 52, 57]);
@@ -95,13 +98,13 @@ mod tests {
     async fn a_short_lease_gets_as_many_tries() {
         let mut tries = Tries::to_end_leases(SECOND / 10);
         let mut count = 0;
-        while tries.next(&UnderWay::default()).await {
+        while tries.next(&InFlightWork::default()).await {
             count += 1;
         }
         assert!((5..TRIES_IN_A_LIFE).contains(&count), "{count}");
         assert!(
             !Tries::to_end_leases(Duration::ZERO)
-                .next(&UnderWay::default())
+                .next(&InFlightWork::default())
                 .await
         );
     }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::sketch::{Denial, Sketch, Slot};
-use crate::by_policy::ByPolicy;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::observe::{DecisionEvent, DecisionResult, Observer};
+use crate::per_policy::PerPolicy;
 use crate::time::{Clock, MINUTE, Micros, SinceStart, SystemClock};
 
 mod sketch;
@@ -74,7 +74,7 @@ struct Shared {
     stopwatch: Arc<dyn Clock>,
     /// The stopwatch's time when the list was made.
     since: Micros,
-    policies: ByPolicy<Mutex<Sketch>>,
+    policies: PerPolicy<Mutex<Sketch>>,
 }
 
 impl TopDenied {
@@ -193,7 +193,7 @@ impl TopDeniedBuilder {
             since: stopwatch.now(),
             wall_clock,
             stopwatch,
-            policies: ByPolicy::new(),
+            policies: PerPolicy::new(),
         }))
     }
 }

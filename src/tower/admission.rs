@@ -13,7 +13,7 @@ use crate::http::{
     BodyKind, OnRejection, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
 };
 use crate::limiter::{
-    Conclusion, CountedBy, Delay, Limiter, PendingEvaluation, Refusal, RequestCharges,
+    Conclusion, CountedBy, Delay, EarlyRejection, Limiter, PendingEvaluation, RequestCharges,
 };
 use crate::request::RequestHead;
 use crate::response::ResponseHead;
@@ -81,7 +81,7 @@ impl Settings {
     }
 
     /// The response to a request that no policy could be asked about.
-    fn refuse(&self, refusal: Refusal, request: &RequestHead<'_>) -> Response<Bytes> {
+    fn refuse(&self, refusal: EarlyRejection, request: &RequestHead<'_>) -> Response<Bytes> {
         Rejection::from(refusal).response(request, &*self.on_rejection)
     }
 }

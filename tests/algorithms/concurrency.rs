@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use tower_throttle::store::{Action, LeaseId, Take};
+use tower_throttle::store::{Acquire, Action, LeaseId};
 use tower_throttle::{Decision, HOUR, Limit, SECOND};
 
 use crate::credit;
@@ -34,8 +34,8 @@ fn lease(number: u64) -> LeaseId {
 
 /// A request starts, with a lease of this number.
 async fn start(bench: &Bench, number: u64, cost: u64) -> Decision {
-    let take = Take::new(cost).with_lease(lease(number));
-    bench.act(LIMIT, Action::Take(take)).await
+    let take = Acquire::new(cost).with_lease(lease(number));
+    bench.act(LIMIT, Action::Acquire(take)).await
 }
 
 async fn renew(bench: &Bench, number: u64) -> Decision {
@@ -89,8 +89,8 @@ async fn a_wait_behind_many_leases_of_several_permits_is_not_too_short(bench: &B
     let limit = Limit::concurrency(200).lease(HOUR);
     for number in 1..=100 {
         bench.advance(SECOND);
-        let take = Take::new(2).with_lease(lease(number));
-        assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
+        let take = Acquire::new(2).with_lease(lease(number));
+        assert!(bench.act(limit, Action::Acquire(take)).await.is_allowed());
     }
     for (cost, last_to_lapse) in [
         (1, 1),
@@ -122,8 +122,8 @@ async fn of_many_leases_that_lapse_at_once_all_are_looked_at_or_none(bench: &Ben
     let limit = Limit::concurrency(291).lease(HOUR);
     let start = async |numbers: std::ops::RangeInclusive<u64>, permits_of: fn(u64) -> u64| {
         for number in numbers {
-            let take = Take::new(permits_of(number)).with_lease(lease(number));
-            assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
+            let take = Acquire::new(permits_of(number)).with_lease(lease(number));
+            assert!(bench.act(limit, Action::Acquire(take)).await.is_allowed());
         }
         bench.advance(SECOND);
     };

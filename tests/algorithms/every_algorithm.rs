@@ -185,7 +185,7 @@ async fn who_takes_for_good_is_told_of_the_same_reset(bench: &Bench) {
         for into_window in [0, 1, 900, 9_999] {
             bench.align(10 * SECOND);
             bench.advance(Duration::from_millis(into_window));
-            for action in [Action::spend(1), Action::take(1), Action::spend(2)] {
+            for action in [Action::consume(1), Action::acquire(1), Action::consume(2)] {
                 let told = bench.act(limit, action).await;
                 let seen = bench.ask(limit, 0).await;
                 assert_eq!(told.reset_after(), seen.reset_after(), "{limit:?}");

@@ -40,13 +40,13 @@ async fn guarded(bench: &Bench, penalty: &Penalty, action: Action) -> [Decision;
 
 /// How long the subject is banned.
 async fn banned_for(bench: &Bench, penalty: &Penalty) -> Option<Duration> {
-    guarded(bench, penalty, Action::take(1)).await[1].banned_for()
+    guarded(bench, penalty, Action::acquire(1)).await[1].banned_for()
 }
 
 /// Uses up the limit, and is denied until it is banned.
 async fn get_banned(bench: &Bench, penalty: &Penalty) {
     for _ in 0..100 {
-        let [guard, penalty] = guarded(bench, penalty, Action::take(1)).await;
+        let [guard, penalty] = guarded(bench, penalty, Action::acquire(1)).await;
         if !guard.is_allowed() && penalty.is_allowed() && penalty.remaining() == 0 {
             return;
         }
@@ -56,15 +56,15 @@ async fn get_banned(bench: &Bench, penalty: &Penalty) {
 
 async fn so_many_denials_bring_a_ban(bench: &Bench) {
     for _ in 0..2 {
-        let [guard, _] = guarded(bench, &PENALTY, Action::take(1)).await;
+        let [guard, _] = guarded(bench, &PENALTY, Action::acquire(1)).await;
         assert!(guard.is_allowed());
     }
     for left in [2, 1, 0] {
-        let [guard, penalty] = guarded(bench, &PENALTY, Action::take(1)).await;
+        let [guard, penalty] = guarded(bench, &PENALTY, Action::acquire(1)).await;
         assert_eq!(guard.outcome(), Outcome::Denied);
         assert_eq!((penalty.is_allowed(), penalty.remaining()), (true, left));
     }
-    let [_, penalty] = guarded(bench, &PENALTY, Action::take(1)).await;
+    let [_, penalty] = guarded(bench, &PENALTY, Action::acquire(1)).await;
     assert_eq!(penalty.outcome(), Outcome::Banned);
     assert_eq!(penalty.retry_after(), Some(HOUR));
 }
@@ -88,7 +88,7 @@ async fn hammering_while_banned_never_makes_a_ban_longer(bench: &Bench) {
         }
         bench.advance(MINUTE);
     }
-    let [guard, penalty] = guarded(bench, &PENALTY, Action::take(1)).await;
+    let [guard, penalty] = guarded(bench, &PENALTY, Action::acquire(1)).await;
     assert!(guard.is_allowed() && penalty.is_allowed());
 }
 
@@ -96,7 +96,7 @@ async fn a_banned_subject_takes_no_permits(bench: &Bench) {
     get_banned(bench, &PENALTY).await;
     bench.advance(2 * MINUTE);
     for _ in 0..5 {
-        let [guard, penalty] = guarded(bench, &PENALTY, Action::take(1)).await;
+        let [guard, penalty] = guarded(bench, &PENALTY, Action::acquire(1)).await;
         // The check itself would fit by now; but all are carried out, or none.
         assert_eq!((guard.is_allowed(), guard.remaining()), (true, 2));
         assert_eq!(penalty.outcome(), Outcome::Banned);
@@ -129,14 +129,14 @@ async fn a_reset_lifts_the_ban_and_the_limit(bench: &Bench) {
     get_banned(bench, &PENALTY).await;
     let [guard, _] = guarded(bench, &PENALTY, Action::Reset).await;
     assert_eq!(guard.remaining(), 2);
-    let [guard, penalty] = guarded(bench, &PENALTY, Action::take(1)).await;
+    let [guard, penalty] = guarded(bench, &PENALTY, Action::acquire(1)).await;
     assert!(guard.is_allowed());
     assert_eq!(penalty.remaining(), 3, "the denials before are forgotten");
 }
 
 async fn a_subject_that_is_never_denied_leaves_no_penalty_behind(bench: &Bench) {
     for _ in 0..2 {
-        let _ = guarded(bench, &PENALTY, Action::take(1)).await;
+        let _ = guarded(bench, &PENALTY, Action::acquire(1)).await;
     }
     let _ = guarded(bench, &PENALTY, Action::look()).await;
     assert_eq!(bench.stored(), 1, "the limit's own key");
@@ -168,7 +168,7 @@ async fn denials_after_a_short_ban_count_for_as_long_as_any(bench: &Bench) {
     // The first one comes while the ban is remembered, which is for as long again.
     for (after, left) in [(SECOND * 3 / 2, 2), (10 * SECOND, 1), (10 * SECOND, 0)] {
         bench.advance(after);
-        let [guard, found] = guarded(bench, &penalty, Action::take(1)).await;
+        let [guard, found] = guarded(bench, &penalty, Action::acquire(1)).await;
         assert_eq!((guard.is_allowed(), found.remaining()), (false, left));
     }
 }
@@ -201,7 +201,7 @@ async fn fewer_denials_ban_one_who_has_had_more(bench: &Bench) {
 async fn denials_that_are_forgotten_count_by_no_longer_time(bench: &Bench) {
     let [short, long] = [MINUTE, HOUR].map(|within| Penalty::after(3, within, HOUR));
     for _ in 0..3 {
-        let _ = guarded(bench, &short, Action::take(1)).await;
+        let _ = guarded(bench, &short, Action::acquire(1)).await;
     }
     bench.advance(MINUTE);
     let [_, found] = guarded(bench, &long, Action::look()).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::store::{Action, Patience, Take};
+use tower_throttle::store::{Acquire, Action, Wait};
 use tower_throttle::{DAY, Decision, Limit, MINUTE, Micros, Outcome, SECOND, per_second};
 
 use support::bench::Bench;
@@ -28,8 +28,8 @@ const QUEUE: Limit = Limit::leaky_bucket(1, per_second(1));
 
 /// Waits for everything that others have taken, but no longer than that.
 async fn try_acquire(bench: &Bench, limit: Limit, cost: u64, timeout: Duration) -> Decision {
-    let take = Take::new(cost).with_patience(Patience::UntilPaid(Micros::from(timeout)));
-    bench.act(limit, Action::Take(take)).await
+    let take = Acquire::new(cost).with_wait(Wait::Burst(Micros::from(timeout)));
+    bench.act(limit, Action::Acquire(take)).await
 }
 
 async fn acquire(bench: &Bench, limit: Limit, cost: u64) -> Decision {
@@ -85,9 +85,8 @@ async fn who_waits_until_it_fits_goes_on_when_it_does(bench: &Bench) {
         Limit::gcra(1, SECOND).burst(2),
     ] {
         bench.drain(limit, 1).await;
-        let take = Action::Take(
-            Take::new(1).with_patience(Patience::UntilItFits(Micros::from(3 * SECOND))),
-        );
+        let take =
+            Action::Acquire(Acquire::new(1).with_wait(Wait::Strict(Micros::from(3 * SECOND))));
         for delay in 1..=3 {
             let decision = bench.act(limit, take).await;
             assert_eq!(

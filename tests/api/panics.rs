@@ -13,7 +13,10 @@ use support::on_every_store;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, BreakerState, Clock, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Micros, Observer, Policy, RateLimitLayer, RefusalEvent, RefusalReason, Rejection, RequestHead, ResponseHead, Rules, SECOND, StoreErrorKind, SystemClock, ThrottleLayer,
+    AccessList, BreakerState, Clock, DecisionEvent, DecisionResult, Header, Key, Limit, Limiter,
+    MINUTE, MemoryStore, Micros, Observer, Policy, RateLimitLayer, RefusalEvent, RefusalReason,
+    Rejection, RequestHead, ResponseHead, Rules, SECOND, StoreErrorKind, SystemClock,
+    ThrottleLayer,
 };
 
 /// An observer that panics whatever it is told.

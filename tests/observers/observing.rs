@@ -17,7 +17,9 @@ use tokio::sync::Semaphore;
 use tower::{Layer, Service, service_fn};
 use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, BreakerState, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey, Outcome, Policy, RateLimitLayer, RefusalEvent, RefusalReason, Rules, SECOND, StoreErrorKind, per_minute,
+    AccessList, BreakerState, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter,
+    LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey, Outcome,
+    Policy, RateLimitLayer, RefusalEvent, RefusalReason, Rules, SECOND, StoreErrorKind, per_minute,
 };
 
 /// Their number is part of no type: otherwise one more would break code that names the type.
@@ -33,7 +35,7 @@ struct Notes(Arc<Mutex<Vec<Note>>>);
 #[derive(Clone, Debug, PartialEq)]
 enum Note {
     Decision(String, Mode, String, DecisionResult),
-    Refusal(Option<String>, Mode, RefusalReason),
+    EarlyRejection(Option<String>, Mode, RefusalReason),
 }
 
 impl Observer for Notes {
@@ -44,7 +46,7 @@ impl Observer for Notes {
 
     fn on_refusal(&self, event: &RefusalEvent<'_>) {
         let policy = event.policy.map(str::to_owned);
-        self.add(Note::Refusal(policy, event.mode, event.reason));
+        self.add(Note::EarlyRejection(policy, event.mode, event.reason));
     }
 }
 
@@ -76,7 +78,7 @@ impl Notes {
 }
 
 fn refusal(policy: &str, mode: Mode, reason: RefusalReason) -> Note {
-    Note::Refusal(Some(policy.to_owned()), mode, reason)
+    Note::EarlyRejection(Some(policy.to_owned()), mode, reason)
 }
 
 fn observed<S: Store>(builder: LimiterBuilder<S>) -> (Limiter, Notes) {
@@ -478,7 +480,7 @@ async fn an_observer_in_an_arc_is_told_of_everything() {
     app.get(&[("x-user", "mallory")]).await;
     let told = notes.new_ones();
     assert!(
-        matches!(&told[..], [Note::Decision(..), Note::Refusal(..)]),
+        matches!(&told[..], [Note::Decision(..), Note::EarlyRejection(..)]),
         "{told:?}"
     );
 }

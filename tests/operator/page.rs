@@ -14,8 +14,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::store::Store;
 use tower_throttle::{
     FailureMode, HOUR, Header, Key, Limit, Limiter, MINUTE, MemoryStore, Mode, OnMissingKey,
-    Operator, PeerAddr, Penalty, Policy, Prefetch, RateLimitLayer, RedisStore, Route,
-    TopDenied,
+    Operator, PeerAddr, Penalty, Policy, Prefetch, RateLimitLayer, RedisStore, Route, TopDenied,
 };
 
 use support::http_store::{TestStore, Trip};

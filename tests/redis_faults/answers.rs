@@ -154,7 +154,7 @@ async fn a_connection_lost_repeatedly_is_not_remade_for_each_question() {
                 &PolicyId::new("api"),
                 "alice",
                 &Limit::gcra(5, MINUTE),
-                Action::take(1),
+                Action::acquire(1),
             )],
         );
         assert_eq!(answer.await.unwrap_err().kind(), StoreErrorKind::Busy);

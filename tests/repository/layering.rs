@@ -33,7 +33,7 @@ const FLOORS: [&[&str]; 7] = [
     &[
         "config",
         "extractor",
-        "by_policy",
+        "per_policy",
         "metrics",
         "operator",
         "top_denied",

@@ -6,7 +6,7 @@ use support::asking::heard;
 use support::bench::{Asked, Bench, answer};
 use support::on_every_store;
 use tower_throttle::store::Answer;
-use tower_throttle::store::{Action, Algorithm, LeaseId, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, LeaseId};
 use tower_throttle::{Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKind, per_minute};
 
 on_every_store! {
@@ -78,7 +78,7 @@ async fn every_two_algorithms_are_charged_together_or_not_at_all(bench: &Bench) 
 async fn a_penalty_counts_only_denials_of_the_check_before_it(bench: &Bench) {
     let (limit, take) = (
         Algorithm::try_from(&Limit::gcra(1, MINUTE)).unwrap(),
-        Action::take(1),
+        Action::acquire(1),
     );
     let wide = Algorithm::try_from(&Limit::fixed_window(9, MINUTE)).unwrap();
     let box_of = |denials| Algorithm::try_from(&Penalty::after(denials, MINUTE, MINUTE)).unwrap();
@@ -135,8 +135,8 @@ async fn one_question_renews_many_leases_of_a_key(bench: &Bench) {
     let algorithm = Algorithm::try_from(&limit).unwrap();
     let lease = |number| LeaseId::from(NonZeroU64::new(number).unwrap());
     for number in 1..=9 {
-        let take = Take::new(1).with_lease(lease(number));
-        assert!(bench.act(limit, Action::Take(take)).await.is_allowed());
+        let take = Acquire::new(1).with_lease(lease(number));
+        assert!(bench.act(limit, Action::Acquire(take)).await.is_allowed());
     }
     bench.advance(30 * SECOND);
     let renewals: Vec<_> = (1..=6)
@@ -348,7 +348,7 @@ fn one_of_each(name: &str, limit: u64) -> impl Iterator<Item = (String, Algorith
 
 /// Promise 10, and 2.
 async fn what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged(bench: &Bench) {
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     for ((shadow, narrow), (enforced, wide)) in one_of_each("shadow", 1).zip(one_of_each("own", 4))
     {
         let both = [
@@ -366,7 +366,7 @@ async fn what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged(bench: 
 
 /// Promise 10.
 async fn what_fits_in_shadow_is_charged_only_with_all_that_is_enforced(bench: &Bench) {
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     for ((shadow, wide), (enforced, narrow)) in one_of_each("shadow", 4).zip(one_of_each("own", 2))
     {
         let both = [
@@ -387,7 +387,7 @@ async fn what_fits_in_shadow_is_charged_only_with_all_that_is_enforced(bench: &B
 
 /// Promise 10.
 async fn checks_in_shadow_alone_are_each_charged_for_themselves(bench: &Bench) {
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     for ((first, narrow), (second, wide)) in
         one_of_each("shadow a", 1).zip(one_of_each("shadow b", 3))
     {
@@ -414,7 +414,7 @@ async fn checks_in_shadow_alone_are_each_charged_for_themselves(bench: &Bench) {
 
 /// Promise 10, of the exception of promise 1.
 async fn a_penalty_in_shadow_bans_in_shadow(bench: &Bench) {
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     let algorithm = |limit: &Limit| Algorithm::try_from(limit).unwrap();
     let narrow = algorithm(&Limit::gcra(1, SECOND));
     let wide = algorithm(&Limit::fixed_window(9, MINUTE));

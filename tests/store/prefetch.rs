@@ -12,7 +12,8 @@ use tokio::runtime::Builder;
 use tower_throttle::store::Action;
 use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy, Prefetch, RedisStore, ResponseHead, SECOND, per_second,
+    ConfigError, DAY, HOUR, Limit, Limiter, MINUTE, MemoryStore, Penalty, Policy, Prefetch,
+    RedisStore, ResponseHead, SECOND, per_second,
 };
 
 async fn process(server: &Server, policy: Policy) -> Limiter {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::store::{Answer, Check, Decisions, DenyCache, PolicyId, Store};
 use tower_throttle::{
-    Clock, Decision, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Rules, SECOND, StoreError,
+    Clock, Decision, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Rules,
+    SECOND, StoreError,
 };
 
 use super::asking::{answer_of, check_of, heard};
@@ -122,7 +123,7 @@ impl Bench {
                 let (others, used_up) = (PolicyId::new("others"), Limit::gcra(1, SECOND));
                 // So many that chance leaves no room in any corner of the store.
                 for key in 0..2 * CAPACITY {
-                    let check = check_of(&others, key, &used_up, Action::take(1));
+                    let check = check_of(&others, key, &used_up, Action::acquire(1));
                     let _ = answer_of(store, &[check]).await;
                 }
             }
@@ -146,7 +147,7 @@ impl Bench {
             .iter()
             .map(|(policy, limit, key, cost)| {
                 let algorithm = Algorithm::try_from(limit).unwrap();
-                (*policy, algorithm, *key, Action::take(*cost))
+                (*policy, algorithm, *key, Action::acquire(*cost))
             })
             .collect();
         self.asking(&done)

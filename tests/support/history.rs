@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::store::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, LeaseId, Wait};
 use tower_throttle::store::{Check, Decisions, PolicyId, Receipt};
 use tower_throttle::{
     Clock as _, Decision, HOUR, Key, Limit, ManualClock, Micros, Penalty, Subject,
@@ -15,7 +15,7 @@ pub struct History {
     pub limits: [Limit; POLICIES],
     /// A further rate of each policy's limit, if it has one; of any algorithm, as the store does
     /// not mind.
-    pub further_rates: [Option<Limit>; POLICIES],
+    pub extra_rates: [Option<Limit>; POLICIES],
     /// Each policy's penalty, if it has one.
     pub penalties: [Option<Penalty>; POLICIES],
     /// The policies that are in a group.
@@ -40,9 +40,9 @@ pub struct Step {
 /// An action on a policy's permits.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
-    Take {
+    Acquire {
         cost: u64,
-        patience: Patience,
+        patience: Wait,
         lease: Option<LeaseId>,
         is_final: bool,
     },
@@ -80,7 +80,7 @@ pub enum Time {
 impl History {
     /// Whether several states may share a key.
     pub fn shares_keys(&self) -> bool {
-        self.in_group.contains(&true) || self.further_rates.iter().any(Option::is_some)
+        self.in_group.contains(&true) || self.extra_rates.iter().any(Option::is_some)
     }
 }
 
@@ -88,7 +88,7 @@ impl History {
 pub struct Course<'a> {
     history: &'a History,
     policies: [PolicyId; POLICIES],
-    further_rates: [PolicyId; POLICIES],
+    extra_rates: [PolicyId; POLICIES],
     /// Of the first rates, then of the further ones.
     limits: [Option<Limit>; 2 * POLICIES],
     /// Of the same.
@@ -107,10 +107,10 @@ impl<'a> Course<'a> {
         Self {
             history,
             policies: std::array::from_fn(policy),
-            further_rates: std::array::from_fn(|at| policy(at).with_further_rate(HOUR.into())),
+            extra_rates: std::array::from_fn(|at| policy(at).with_extra_rate(HOUR.into())),
             limits: std::array::from_fn(|rate| match rate.checked_sub(POLICIES) {
                 None => Some(history.limits[rate]),
-                Some(policy) => history.further_rates[policy],
+                Some(policy) => history.extra_rates[policy],
             }),
             receipts: [Receipt::default(); 2 * POLICIES],
         }
@@ -138,8 +138,8 @@ impl<'a> Course<'a> {
             };
             let check = check_by(policy, &self.policies[policy]).unwrap();
             checks.push(check);
-            checks.extend(check_by(POLICIES + policy, &self.further_rates[policy]));
-            let guards = matches!(check.action, Action::Take(_) | Action::Reset);
+            checks.extend(check_by(POLICIES + policy, &self.extra_rates[policy]));
+            let guards = matches!(check.action, Action::Acquire(_) | Action::Reset);
             let penalty = self.history.penalties[policy].as_ref();
             if let Some(penalty) = penalty.filter(|_| guards) {
                 let mut check = check;
@@ -162,13 +162,13 @@ impl<'a> Course<'a> {
 pub fn receipts(checks: &[Check<'_>], decisions: &Decisions) -> Vec<(usize, Receipt)> {
     let each = checks.iter().zip(decisions.iter());
     let has_receipt = |action: &Action| match action {
-        Action::Take(take) => take.cost > 0 && !take.is_final,
-        action => action.takes() > 0,
+        Action::Acquire(take) => take.cost > 0 && !take.is_final,
+        action => action.acquires() > 0,
     };
     let taken = each.filter(|(check, _)| has_receipt(&check.action) && !is_penalty(check));
     taken
         .map(|(check, decision)| {
-            let is_further = check.policy.further_rate().is_some();
+            let is_further = check.policy.extra_rate().is_some();
             let rate = policy_of(check) + if is_further { POLICIES } else { 0 };
             (rate, decision.receipt())
         })
@@ -189,16 +189,16 @@ pub fn policy_of(check: &Check<'_>) -> usize {
 impl Act {
     fn action(self, last: Receipt) -> Action {
         match self {
-            Self::Take {
+            Self::Acquire {
                 cost,
                 patience,
                 lease,
                 is_final,
             } => {
-                let mut take = Take::new(cost).with_patience(patience);
+                let mut take = Acquire::new(cost).with_wait(patience);
                 take.lease = lease;
                 take.is_final = is_final;
-                Action::Take(take)
+                Action::Acquire(take)
             }
             Self::Charge(permits) => Action::Charge(permits),
             Self::Credit { permits, known } => Action::Credit {

@@ -13,7 +13,7 @@ use super::redis::Server;
 
 /// What it does with a command that it does not pass on.
 #[derive(Clone, Copy, Debug)]
-pub enum Refusal {
+pub enum EarlyRejection {
     /// As twemproxy does.
     HangUp,
     /// As Envoy does.
@@ -30,7 +30,7 @@ pub struct Router {
 
 struct Shared {
     servers: Vec<u16>,
-    refusal: Refusal,
+    refusal: EarlyRejection,
     /// The commands that are refused although they have a key.
     unwanted: Mutex<HashSet<&'static str>>,
     /// The name of every command that was refused.
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl Router {
-    pub fn to(servers: &[Server], refusal: Refusal) -> Self {
+    pub fn to(servers: &[Server], refusal: EarlyRejection) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -121,9 +121,11 @@ impl Shared {
                 None => {
                     self.refused.lock().unwrap().push(name);
                     match self.refusal {
-                        Refusal::HangUp => return Ok(()),
-                        Refusal::Error => client.write_all(b"-ERR unsupported command\r\n").await?,
-                        Refusal::Silence => {}
+                        EarlyRejection::HangUp => return Ok(()),
+                        EarlyRejection::Error => {
+                            client.write_all(b"-ERR unsupported command\r\n").await?
+                        }
+                        EarlyRejection::Silence => {}
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! `FastPath`: what most requests do. Two numbers of the key's debt decide it, without verbs and
 //! waiting.
 
-use super::super::action::{Action, Patience};
+use super::super::action::{Action, Wait};
 use super::super::fixed_point::FixedMicros;
 use super::super::reading::Reading;
 use super::Debt;
@@ -66,15 +66,15 @@ impl Debt {
     /// The fast path, if the action may take it.
     #[inline]
     pub(in super::super) fn fast_path(&self, action: &Action) -> Option<FastPath> {
-        let Action::Take(take) = action else {
+        let Action::Acquire(acquire) = action else {
             return None;
         };
         let is_at_once = !self.queues
-            && take.is_final
-            && take.patience == Patience::None
-            && (1..=self.capacity).contains(&take.cost);
+            && acquire.is_final
+            && acquire.patience == Wait::None
+            && (1..=self.capacity).contains(&acquire.cost);
         is_at_once.then(|| {
-            let cost = self.price(take.cost);
+            let cost = self.price(acquire.cost);
             let room = self.tolerance().saturating_sub(cost);
             FastPath { cost, room }
         })
@@ -155,7 +155,7 @@ mod tests {
         ) {
             let period = std::time::Duration::from_millis(period_ms);
             let debt = gcra::new(&Limit::gcra(permits, period).burst(capacity).sound().unwrap());
-            let (now, action) = (Micros::new(now_us), Action::spend(cost));
+            let (now, action) = (Micros::new(now_us), Action::consume(cost));
             let state = State(FixedMicros { us, fraction });
             let Some(path) = debt.fast_path(&action) else {
                 prop_assert!(cost > capacity);
@@ -171,8 +171,8 @@ mod tests {
             for _ in 0..others {
                 let _ = ask(&debt, &mut state, now, &action);
             }
-            let Action::Take(take) = &action else { panic!("it acquires") };
-            let expected = debt.read(&state, now, take);
+            let Action::Acquire(acquire) = &action else { panic!("it acquires") };
+            let expected = debt.read(&state, now, acquire);
             let read = path.read_after(before, path.fitting(before, others));
             prop_assert_eq!((read.fits, read.wait), (expected.fits, expected.wait));
             prop_assert_eq!(read.level, expected.level);

@@ -5,7 +5,7 @@
 //! it is rounded down once, when the limit is made, and everything else is exact. At a frozen clock
 //! exactly the capacity is admitted, as the tolerance is a multiple of the interval.
 
-use super::action::{Action, MOST_COST, Patience, Take};
+use super::action::{Acquire, Action, MOST_COST, Wait};
 #[cfg(feature = "memory")]
 use super::arithmetic::ask;
 use super::arithmetic::{Arithmetic, Left, decide};
@@ -13,7 +13,7 @@ use super::fixed_point::FixedMicros;
 use super::reading::{Arguments, Reading};
 use super::share::Share;
 use crate::decision::{Decision, Receipt};
-use crate::limit::{SoundLimit, most_capacity};
+use crate::limit::{ValidLimit, most_capacity};
 use crate::time::{DAY, Micros};
 
 pub(super) mod fast_path;
@@ -44,7 +44,7 @@ const MOST_DEBT: FixedMicros = FixedMicros::whole(120 * 366 * DAY.as_micros() as
 /// Functions are always inlined where they compute what their callers compute too, the debt and the
 /// price: the compiler then does it once.
 impl Debt {
-    pub(super) fn new(limit: &SoundLimit) -> Self {
+    pub(super) fn new(limit: &ValidLimit) -> Self {
         Self::of(limit.permits, limit.period, limit.capacity)
     }
 
@@ -186,33 +186,38 @@ impl Debt {
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
     #[inline(always)]
-    fn judge(&self, debt: FixedMicros, take: &Take) -> (bool, Micros) {
-        if take.cost == 0 {
+    fn judge(&self, debt: FixedMicros, acquire: &Acquire) -> (bool, Micros) {
+        if acquire.cost == 0 {
             return (true, Micros::ZERO);
         }
-        let over = self.over(debt, take.cost);
-        if take.patience == Patience::None && !self.queues {
+        let over = self.over(debt, acquire.cost);
+        if acquire.patience == Wait::None && !self.queues {
             let wait = over.ceil();
             return (wait.is_zero(), wait);
         }
-        self.judge_waiting(debt, over, take)
+        self.judge_waiting(debt, over, acquire)
     }
 
     // Out of line: most policies let nobody wait.
     #[inline(never)]
-    fn judge_waiting(&self, debt: FixedMicros, over: FixedMicros, take: &Take) -> (bool, Micros) {
-        let (held, delay) = match take.patience {
-            Patience::UntilPaid(_) if self.queues => (FixedMicros::ZERO, debt),
-            Patience::UntilPaid(_) => (FixedMicros::ZERO, debt.saturating_sub(self.tolerance())),
+    fn judge_waiting(
+        &self,
+        debt: FixedMicros,
+        over: FixedMicros,
+        acquire: &Acquire,
+    ) -> (bool, Micros) {
+        let (held, delay) = match acquire.patience {
+            Wait::Burst(_) if self.queues => (FixedMicros::ZERO, debt),
+            Wait::Burst(_) => (FixedMicros::ZERO, debt.saturating_sub(self.tolerance())),
             // What fits into the capacity may enter, and then waits for those before it.
             _ if self.queues => (over, debt),
             _ => (FixedMicros::ZERO, over),
         };
-        let longest = match take.patience {
-            Patience::None if self.queues => Micros::new(u64::MAX),
+        let longest = match acquire.patience {
+            Wait::None if self.queues => Micros::new(u64::MAX),
             patience => patience.longest(),
         };
-        let never = take.cost > self.capacity && !matches!(take.patience, Patience::UntilPaid(_));
+        let never = acquire.cost > self.capacity && !matches!(acquire.patience, Wait::Burst(_));
         let (held, delay) = (held.ceil(), delay.ceil());
         let fits = !never && held.is_zero() && delay <= longest;
         let wait = if fits {
@@ -229,9 +234,9 @@ impl Arithmetic for Debt {
     const CAN_WAIT: bool = true;
 
     #[inline]
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+    fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let debt = self.debt(state, now);
-        let (fits, wait) = self.judge(debt, take);
+        let (fits, wait) = self.judge(debt, acquire);
         Reading {
             fits,
             wait,
@@ -363,8 +368,8 @@ impl Arithmetic for Debt {
                 let paid_at = self.paid_at(receipt);
                 [paid_at.us.max(1), paid_at.fraction.into()]
             }
-            Action::Take(Take {
-                patience: Patience::None,
+            Action::Acquire(Acquire {
+                patience: Wait::None,
                 ..
             }) if self.queues => [MOST_DEBT.us, 0],
             action => [action.patience().longest().get(), 0],
@@ -388,10 +393,16 @@ impl Arithmetic for Debt {
 
     /// The debt says everything about a key, so any cost can be judged.
     #[inline]
-    fn later(&self, reading: &Reading, _: u64, elapsed: Micros, take: &Take) -> Option<Reading> {
+    fn later(
+        &self,
+        reading: &Reading,
+        _: u64,
+        elapsed: Micros,
+        acquire: &Acquire,
+    ) -> Option<Reading> {
         let gone = FixedMicros::whole(elapsed.get());
         let debt = self.debt_read(reading, 0).saturating_sub(gone);
-        let (fits, wait) = self.judge(debt, take);
+        let (fits, wait) = self.judge(debt, acquire);
         Some(Reading {
             fits,
             wait,

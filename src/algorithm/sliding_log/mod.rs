@@ -5,12 +5,12 @@
 //! within the window is the difference of two totals. So a charge of any cost is one entry, and
 //! entries are never summed.
 
-use super::action::{Action, Take};
+use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
 use super::counting::{added, fits, remaining, too_many, until_forgotten, window_arguments};
 use super::reading::{Arguments, Reading};
 use super::share::Share;
-use crate::limit::SoundLimit;
+use crate::limit::ValidLimit;
 use crate::time::Micros;
 
 mod state;
@@ -37,7 +37,7 @@ struct Live {
 }
 
 impl SlidingLog {
-    pub(super) fn new(limit: &SoundLimit) -> Self {
+    pub(super) fn new(limit: &ValidLimit) -> Self {
         Self {
             limit: limit.permits,
             window: limit.period,
@@ -135,18 +135,18 @@ impl Arithmetic for SlidingLog {
         is_ahead.then(|| state.logged_by(now, self.window))
     }
 
-    fn read(&self, state: &State, now: Micros, take: &Take) -> Reading {
+    fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let live = self.live(state, now);
         let reading = |permits| self.reading(state, &live, now, permits);
-        if take.cost == 0 {
+        if acquire.cost == 0 {
             return until_forgotten(reading(0), state.expires);
         }
-        if fits(live.used, take.cost, self.limit) {
-            return reading(take.cost);
+        if fits(live.used, acquire.cost, self.limit) {
+            return reading(acquire.cost);
         }
         Reading {
             fits: false,
-            wait: self.wait(state, &live, now, take.cost),
+            wait: self.wait(state, &live, now, acquire.cost),
             ..until_forgotten(reading(0), state.expires)
         }
     }

@@ -95,7 +95,7 @@ fn a_denial_by_another_check_of_the_question_does_not_count() {
     let mut guarded = Guarded::of(Limit::gcra(5, SECOND), &AFTER_THREE);
     let mut other = Subject::of(Limit::gcra(1, DAY));
     let _ = other.ask(1);
-    let (now, action) = (Micros::new(START), Action::take(1));
+    let (now, action) = (Micros::new(START), Action::acquire(1));
     let subjects = [&mut guarded.guard, &mut guarded.penalty, &mut other];
     let algorithms = subjects.each_ref().map(|subject| subject.algorithm);
     let readings = subjects.map(|subject| subject.algorithm.read(&subject.state, now, &action));

@@ -38,7 +38,7 @@ impl ModelBucket {
 
     fn act(&mut self, action: &Action) -> Answer {
         let answer = match action {
-            Action::Take(take) if take.cost > 0 => self.take(take.cost, take.patience),
+            Action::Acquire(take) if take.cost > 0 => self.take(take.cost, take.patience),
             Action::Charge(permits) => {
                 self.owe(*permits);
                 Some(0)
@@ -60,19 +60,19 @@ impl ModelBucket {
     }
 
     /// How long it is held up, or `None` if it is denied.
-    fn take(&mut self, cost: u64, patience: Patience) -> Option<u64> {
+    fn take(&mut self, cost: u64, patience: Wait) -> Option<u64> {
         let price = i128::from(cost) * self.permit;
         let (fits, delay) = match (patience, self.queues) {
             // Those before it leave first, one after the other.
-            (Patience::UntilPaid(_), true) => (true, self.time_to(self.full)),
+            (Wait::Burst(_), true) => (true, self.time_to(self.full)),
             (_, true) => (price <= self.level, self.time_to(self.full)),
-            (Patience::UntilPaid(_), false) => (true, self.time_to(0)),
-            (Patience::UntilItFits(_), false) => (price <= self.full, self.time_to(price)),
-            (Patience::None, false) => (price <= self.level, 0),
+            (Wait::Burst(_), false) => (true, self.time_to(0)),
+            (Wait::Strict(_), false) => (price <= self.full, self.time_to(price)),
+            (Wait::None, false) => (price <= self.level, 0),
         };
         let is_patient = match patience {
-            Patience::None => true,
-            Patience::UntilItFits(longest) | Patience::UntilPaid(longest) => delay <= longest.get(),
+            Wait::None => true,
+            Wait::Strict(longest) | Wait::Burst(longest) => delay <= longest.get(),
         };
         if !fits || !is_patient {
             return None;
@@ -145,8 +145,8 @@ proptest! {
             let _ = subject.ask(cost);
         }
         let before = subject.clone();
-        let patience = Patience::UntilItFits(Micros::from(DAY));
-        let decision = subject.act(Action::Take(take(cost, patience)));
+        let patience = Wait::Strict(Micros::from(DAY));
+        let decision = subject.act(Action::Acquire(take(cost, patience)));
         let (now, delay) = (subject.now, us(decision.delay()));
         prop_assert!(before.would(now + delay, cost));
         prop_assert!(delay == 0 || !before.would(now + delay - 1, cost));
@@ -202,9 +202,9 @@ fn large_bursts_are_exact_to_the_permit() {
 fn a_denial_by_a_full_queue_tells_how_long_the_queue_is() {
     let mut subject = Subject::of(Limit::leaky_bucket(2, Rate::new(1, SECOND)));
     let _ = subject.ask(2);
-    let patient = Action::Take(Take {
+    let patient = Action::Acquire(Acquire {
         cost: 1,
-        patience: Patience::UntilItFits(Micros::from(MINUTE)),
+        patience: Wait::Strict(Micros::from(MINUTE)),
         lease: None,
         is_final: false,
     });

@@ -51,7 +51,7 @@ proptest! {
         for (clock, cost) in history {
             time = clock.pass(time);
             (subject.now, _) = time;
-            let decision = subject.act(Action::take(cost));
+            let decision = subject.act(Action::acquire(cost));
             if let Some(wait) = decision.retry_after().map(us) {
                 prop_assert!(wait <= 2 * us(numbers.period), "{wait}");
                 prop_assert!(!subject.would(subject.now + wait - 1, cost));
@@ -89,7 +89,7 @@ proptest! {
             time = clock.pass(time);
             (subject.now, _) = time;
             ahead += usize::from(matches!(clock, Clock::StepsAhead(_)));
-            if subject.act(Action::take(cost)).is_allowed() {
+            if subject.act(Action::acquire(cost)).is_allowed() {
                 admitted.push((time.1, cost, ahead));
             }
             let mut taken = 0;
@@ -160,14 +160,14 @@ fn a_limit_denies_for_no_more_than_two_windows_after_a_step_by_an_hour() {
         };
         let mut subject = Subject::of(numbers.limit());
         let use_up = |subject: &mut Subject| {
-            let take = |_: &_| subject.act(Action::take(1)).is_allowed();
+            let take = |_: &_| subject.act(Action::acquire(1)).is_allowed();
             (0..10).filter(take).count()
         };
         assert_eq!(use_up(&mut subject), 4);
         subject.now -= us(HOUR);
         // Hammering, too, does not make it any longer.
         let mut real = 0;
-        while !subject.act(Action::take(1)).is_allowed() {
+        while !subject.act(Action::acquire(1)).is_allowed() {
             subject.now += 1_000;
             real += 1_000;
             assert!(real <= 2 * us(period), "{kind}");
@@ -189,10 +189,10 @@ fn a_debt_is_owed_by_the_clock_that_it_was_made_by() {
             slices: 1,
         };
         let mut subject = Subject::of(numbers.limit());
-        let _ = subject.act(Action::take(4));
-        let wait = subject.act(Action::take(1)).retry_after();
+        let _ = subject.act(Action::acquire(4));
+        let wait = subject.act(Action::acquire(1)).retry_after();
         subject.now -= us(MINUTE);
-        let behind = subject.act(Action::take(1)).retry_after();
+        let behind = subject.act(Action::acquire(1)).retry_after();
         assert_eq!(behind, wait.map(|wait| wait + MINUTE), "{kind}");
     }
 }
@@ -201,19 +201,19 @@ fn a_debt_is_owed_by_the_clock_that_it_was_made_by() {
 #[test]
 fn a_lease_lapses_by_the_clock_that_it_was_taken_by() {
     let mut subject = Subject::of(Limit::concurrency(1).lease(MINUTE));
-    let held = Take {
+    let held = Acquire {
         lease: Some(lease(1)),
-        ..take(1, Patience::None)
+        ..take(1, Wait::None)
     };
-    assert!(subject.act(Action::Take(held)).is_allowed());
+    assert!(subject.act(Action::Acquire(held)).is_allowed());
     subject.now -= us(HOUR);
-    let denied = subject.act(Action::take(1));
+    let denied = subject.act(Action::acquire(1));
     assert_eq!(denied.retry_after(), Some(HOUR + MINUTE));
     let _ = subject.act(Action::Renew(lease(1)));
     assert_eq!(
-        subject.act(Action::take(1)).retry_after(),
+        subject.act(Action::acquire(1)).retry_after(),
         denied.retry_after()
     );
     let _ = subject.act(Action::Release(lease(1)));
-    assert!(subject.act(Action::take(1)).is_allowed());
+    assert!(subject.act(Action::acquire(1)).is_allowed());
 }

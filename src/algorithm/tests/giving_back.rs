@@ -17,7 +17,7 @@ fn used(numbers: &Numbers, history: Vec<(u64, u64)>) -> Subject {
     for (pause, cost) in history {
         subject.now += pause;
         // Without a lease, so that a credit applies to it.
-        let _ = subject.act(Action::take(cost));
+        let _ = subject.act(Action::acquire(cost));
     }
     subject
 }
@@ -56,7 +56,7 @@ proptest! {
     ) {
         let mut subject = used(&numbers, history);
         let before = subject.look(subject.now);
-        if subject.act(Action::take(cost)).is_allowed() {
+        if subject.act(Action::acquire(cost)).is_allowed() {
             let taken_at = knows.then_some(subject.now);
             let after = subject.act(credit(cost, taken_at));
             prop_assert_eq!(after.remaining(), before.remaining());
@@ -92,17 +92,17 @@ proptest! {
     ) {
         let mut subject = Subject::of(numbers.limit());
         let taken_at = subject.now;
-        if !subject.act(Action::take(cost)).is_allowed() {
+        if !subject.act(Action::acquire(cost)).is_allowed() {
             return Ok(());
         }
         // When it is all gone, and others come before that.
         let gone = subject.state.expires_at().get();
         for (pause, cost) in history {
             subject.now += pause;
-            let _ = subject.act(Action::take(cost));
+            let _ = subject.act(Action::acquire(cost));
         }
         subject.now = subject.now.max(gone);
-        let _ = subject.act(Action::take(1));
+        let _ = subject.act(Action::acquire(1));
         let before = subject.remembered();
         let _ = subject.act(credit(cost, Some(taken_at)));
         prop_assert_eq!(subject.remembered(), before);
@@ -172,8 +172,8 @@ proptest! {
     ) {
         let mut subject = used(&numbers, history);
         let mut never_asked = subject.clone();
-        let patience = Patience::UntilPaid(Micros::from(DAY));
-        let waits = Action::Take(take(cost, patience));
+        let patience = Wait::Burst(Micros::from(DAY));
+        let waits = Action::Acquire(take(cost, patience));
         let first = subject.act(waits);
         prop_assume!(first.is_allowed());
         if since > 0 {
@@ -203,12 +203,12 @@ proptest! {
         since in 0_u64..9, late in pauses(),
     ) {
         let mut subject = used(&numbers, history);
-        let patience = Patience::UntilItFits(Micros::from(DAY));
-        let first = subject.act(Action::Take(take(cost, patience)));
+        let patience = Wait::Strict(Micros::from(DAY));
+        let first = subject.act(Action::Acquire(take(cost, patience)));
         prop_assume!(first.is_allowed());
         let (permits, receipt) = (cost, first.receipt());
         if since > 0 {
-            let _ = subject.act(Action::Take(take(since, patience)));
+            let _ = subject.act(Action::Acquire(take(since, patience)));
         }
         subject.now += late;
         let mut full = Subject::of(numbers.limit());

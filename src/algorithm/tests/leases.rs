@@ -30,8 +30,8 @@ impl ModelLeases {
     fn act(&mut self, limit: u64, now: u64, action: &Action) -> bool {
         let number = action.lease().map_or(0, LeaseId::get);
         match action {
-            Action::Take(Take { cost: 0, .. }) | Action::Charge(0) => {}
-            Action::Take(Take { cost, .. }) => {
+            Action::Acquire(Acquire { cost: 0, .. }) | Action::Charge(0) => {}
+            Action::Acquire(Acquire { cost, .. }) => {
                 if self.held() + (*cost) > limit {
                     return false;
                 }
@@ -107,9 +107,9 @@ proptest! {
             running.retain(|_, lapses| *lapses > now);
             match (running.contains_key(&number), what) {
                 (false, _) => {
-                    let started = Take { lease: Some(lease(number + 1)), ..take(1, Patience::None) };
+                    let started = Acquire { lease: Some(lease(number + 1)), ..take(1, Wait::None) };
                     let fits = running.len() < limit as usize;
-                    prop_assert_eq!(subject.act(Action::Take(started)).is_allowed(), fits);
+                    prop_assert_eq!(subject.act(Action::Acquire(started)).is_allowed(), fits);
                     if fits {
                         running.insert(number, now + life);
                     }

@@ -56,10 +56,10 @@ impl Subject {
 
     fn take(&mut self, cost: u64, is_final: bool) -> Decision {
         self.leases += 1;
-        self.act(Action::Take(Take {
+        self.act(Action::Acquire(Acquire {
             lease: Some(lease(self.leases)),
             is_final,
-            ..take(cost, Patience::None)
+            ..take(cost, Wait::None)
         }))
     }
 
@@ -84,7 +84,7 @@ impl Subject {
     /// Whether it would be allowed, without charging anything.
     fn would(&self, now: u64, cost: u64) -> bool {
         self.algorithm
-            .read(&self.state, Micros::new(now), &Action::take(cost))
+            .read(&self.state, Micros::new(now), &Action::acquire(cost))
             .fits
     }
 
@@ -113,8 +113,8 @@ impl Subject {
     }
 }
 
-fn take(cost: u64, patience: Patience) -> Take {
-    Take {
+fn take(cost: u64, patience: Wait) -> Acquire {
+    Acquire {
         cost,
         patience,
         lease: None,
@@ -252,12 +252,12 @@ fn histories() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((pauses(), costs()), 1..=MOST_ASKS)
 }
 
-fn patiences() -> impl Strategy<Value = Patience> {
+fn patiences() -> impl Strategy<Value = Wait> {
     let longest = prop_oneof![0_u64..3_000_000, Just(us(DAY))].prop_map(Micros::new);
     prop_oneof![
-        2 => Just(Patience::None),
-        1 => longest.clone().prop_map(Patience::UntilItFits),
-        1 => longest.prop_map(Patience::UntilPaid),
+        2 => Just(Wait::None),
+        1 => longest.clone().prop_map(Wait::Strict),
+        1 => longest.prop_map(Wait::Burst),
     ]
 }
 
@@ -267,7 +267,7 @@ fn actions() -> impl Strategy<Value = Action> {
     prop_oneof![
         8 => (costs(), patiences(), prop::option::of(id()), any::<bool>())
             .prop_map(|(cost, patience, lease, is_final)| {
-                Action::Take(Take { lease, is_final, ..take(cost, patience) })
+                Action::Acquire(Acquire { lease, is_final, ..take(cost, patience) })
             }),
         2 => (0_u64..2_000).prop_map(Action::Charge),
         3 => (costs(), prop::option::of(Just(Micros::ZERO)))

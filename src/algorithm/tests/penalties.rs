@@ -48,7 +48,7 @@ impl Guarded {
     }
 
     pub(super) fn ask(&mut self) -> Came {
-        match self.act(Action::take(1)) {
+        match self.act(Action::acquire(1)) {
             [_, penalty] if penalty.outcome() == Outcome::Banned => {
                 Came::Banned(us(penalty.banned_for().unwrap()))
             }
@@ -208,7 +208,7 @@ proptest! {
                 read(state) == read(&algorithm.untouched())
             };
             let expires = state.expires_at().get();
-            for action in [Action::take(1), Action::look()] {
+            for action in [Action::acquire(1), Action::look()] {
                 prop_assert!(is_untouched(expires, action));
                 prop_assert!(expires == 0 || !is_untouched(expires - 1, action));
             }

@@ -85,7 +85,7 @@ proptest! {
             subject.now += pause;
             let action = about(action, last);
             let decision = subject.act(action);
-            if action.takes() > 0 && !action.is_final() && decision.is_allowed() {
+            if action.acquires() > 0 && !action.is_final() && decision.is_allowed() {
                 last = decision.receipt();
             }
             prop_assert_eq!(subject.look(subject.now).remaining(), decision.remaining());
@@ -113,7 +113,7 @@ proptest! {
         let mut forgotten = Subject { state: kept.algorithm.untouched(), ..kept.clone() };
         let action = about(action, last);
         prop_assert_eq!(kept.act(action), forgotten.act(action));
-        prop_assert_eq!(kept.act(Action::take(1)), forgotten.act(Action::take(1)));
+        prop_assert_eq!(kept.act(Action::acquire(1)), forgotten.act(Action::acquire(1)));
     }
 
     #[test]
@@ -133,7 +133,7 @@ proptest! {
                 prop_assert!(!subject.would(now - back, cost) || subject.would(now, cost));
             }
             // Nor can they after an action on it that gives nothing back.
-            if !matches!(behind, Action::Take(_) | Action::Charge(_) | Action::Renew(_)) {
+            if !matches!(behind, Action::Acquire(_) | Action::Charge(_) | Action::Renew(_)) {
                 continue;
             }
             let mut later = subject.clone();
@@ -239,7 +239,7 @@ fn nothing_panics_whatever_was_read() {
     });
     let readings: Vec<_> = readings.collect();
     for algorithm in largest() {
-        for action in [Action::look(), Action::take(most), Action::Charge(most)] {
+        for action in [Action::look(), Action::acquire(most), Action::Charge(most)] {
             for reading in &readings {
                 let asks = std::iter::once(Ask::enforced(&algorithm, &action));
                 assert_eq!(decide(asks, &[*reading]).len(), 1);
@@ -252,11 +252,11 @@ fn do_everything(subject: &mut Subject, number: u64) {
     let forever = Micros::new(u64::MAX);
     let receipt = subject.ask(number).receipt();
     for patience in [
-        Patience::UntilItFits(forever),
-        Patience::UntilPaid(forever),
-        Patience::UntilPaid(Micros::ZERO),
+        Wait::Strict(forever),
+        Wait::Burst(forever),
+        Wait::Burst(Micros::ZERO),
     ] {
-        let _ = subject.act(Action::Take(take(number, patience)));
+        let _ = subject.act(Action::Acquire(take(number, patience)));
     }
     for taken_at in [None, Some(Micros::ZERO), Some(receipt.at), Some(forever)] {
         let _ = subject.act(Action::Charge(number));
@@ -308,14 +308,14 @@ proptest! {
         let mut subject = Subject::of(before.limit());
         for (pause, cost) in history {
             subject.now += pause;
-            let _ = subject.act(Action::take(cost));
+            let _ = subject.act(Action::acquire(cost));
         }
         subject.now -= back.min(subject.now - START);
         subject.change(numbers.limit());
         let mut previous = None;
         for cost in &costs {
             let cost = if are_equal { costs[0] } else { *cost };
-            let action = if is_final { Action::spend(cost) } else { Action::take(cost) };
+            let action = if is_final { Action::consume(cost) } else { Action::acquire(cost) };
             let now = Micros::new(subject.now);
             let found = subject.algorithm.read(&subject.state, now, &action);
             if !found.fits || !found.wait.is_zero() {

@@ -163,7 +163,7 @@ impl Model for ModelCounts {
 
 #[derive(Clone, Debug)]
 enum Act {
-    Take(u64),
+    Acquire(u64),
     Charge(u64),
     /// Of what was taken at one of the instants so far, or at an unknown one.
     Credit(u64, Option<Index>),
@@ -171,7 +171,7 @@ enum Act {
 
 fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
     let act = prop_oneof![
-        8 => costs().prop_map(Act::Take),
+        8 => costs().prop_map(Act::Acquire),
         1 => costs().prop_map(Act::Charge),
         3 => (costs(), any::<Option<Index>>()).prop_map(|(permits, at)| Act::Credit(permits, at)),
     ];
@@ -190,7 +190,7 @@ fn agrees(
         subject.now += pause;
         let now = subject.now;
         let decision = match act {
-            Act::Take(cost) => {
+            Act::Acquire(cost) => {
                 let fits = cost == 0 || model.used(now) + cost <= permits;
                 let decision = subject.ask(cost);
                 prop_assert_eq!(decision.is_allowed(), fits);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use super::shown::Shown;
-use crate::caught::caught;
+use crate::catch_panic::catch_panic;
 use crate::config::regular_file;
 use crate::config::{Config, FileError};
 use crate::limiter::RulesInForce;
@@ -107,7 +107,7 @@ impl Reloader {
         if let Some(told) = &self.on_reload {
             let tell = || told(error.as_deref().map_or(Ok(()), Err));
             // A panic of the hook must not end the watching: nobody would notice.
-            caught(tell);
+            catch_panic(tell);
         }
     }
 }

@@ -297,7 +297,7 @@ impl Default for QuotaHeaders {
 /// How long policies that let a request pass have nothing left; 0 if they have.
 fn empty_for_secs<'a>(each: impl Iterator<Item = &'a Decision>) -> u64 {
     let empty = each.filter(|decision| {
-        decision.remaining == 0 && decision.is_judged() && decision.counts_in_time()
+        decision.remaining == 0 && decision.is_evaluated() && decision.counts_in_time()
     });
     empty.map(renewal_secs).max().unwrap_or(0)
 }

@@ -35,7 +35,7 @@ pub(super) fn tightest<'a>(
     each: impl Iterator<Item = &'a Decision> + Clone,
 ) -> Option<&'a Decision> {
     let is_allowed = each.clone().all(Decision::is_allowed);
-    each.filter(|decision| decision.is_judged() && decision.counts_in_time())
+    each.filter(|decision| decision.is_evaluated() && decision.counts_in_time())
         .filter(|decision| is_allowed || !decision.is_allowed())
         .min_by_key(|decision| decision.tightest_first())
 }

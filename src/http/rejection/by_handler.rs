@@ -5,7 +5,7 @@ use http::Response;
 use super::Rejection;
 use crate::decision::Verdict;
 use crate::error::CheckError;
-use crate::limiter::{Denied, Refusal, Unjudged};
+use crate::limiter::{Denied, EarlyRejection, RejectReason};
 
 impl Rejection {
     /// The rejection that a response tells of, be it a layer's or a handler's.
@@ -54,7 +54,7 @@ impl From<Denied> for Rejection {
             },
             (_, _, error) => {
                 let text = error.map(CheckError::to_string).unwrap_or_default();
-                Refusal::of_nobody(Unjudged::Misconfigured(text)).into()
+                EarlyRejection::of_nobody(RejectReason::Misconfigured(text)).into()
             }
         }
     }
@@ -65,7 +65,7 @@ impl From<Denied> for Rejection {
 /// [`replace`](crate::Limiter::replace) or a file that was read again has removed.
 impl From<CheckError> for Rejection {
     fn from(error: CheckError) -> Self {
-        Refusal::of_nobody(Unjudged::Misconfigured(error.to_string())).into()
+        EarlyRejection::of_nobody(RejectReason::Misconfigured(error.to_string())).into()
     }
 }
 

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use super::headers::retry_after_secs;
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
-use crate::limiter::{Conclusion, Denied, Refusal, Unjudged};
+use crate::limiter::{Conclusion, Denied, EarlyRejection, RejectReason};
 use crate::one_line::OneLine;
 use crate::request::RequestHead;
 
@@ -277,27 +277,27 @@ fn withhold_body(response: &mut Response<Bytes>) {
     }
 }
 
-impl From<Refusal> for Rejection {
-    fn from(refusal: Refusal) -> Self {
+impl From<EarlyRejection> for Rejection {
+    fn from(refusal: EarlyRejection) -> Self {
         let (kind, explanation) = match refusal.reason {
-            Unjudged::Listed => (
+            RejectReason::Listed => (
                 RejectionKind::Refused,
                 "requests of this client are refused".into(),
             ),
-            Unjudged::BadAddress => (
+            RejectReason::BadAddress => (
                 RejectionKind::BadAddress,
                 "the address of the client cannot be read".into(),
             ),
-            Unjudged::NoKey => (
+            RejectReason::NoKey => (
                 RejectionKind::MissingKey,
                 "the request does not identify its sender".into(),
             ),
-            Unjudged::BadKey => (
+            RejectReason::BadKey => (
                 RejectionKind::MissingKey,
                 "the sender of the request cannot be read".into(),
             ),
-            Unjudged::BadCost(text) => (RejectionKind::BadCost, text.into()),
-            Unjudged::Misconfigured(text) => (RejectionKind::Misconfigured, text.into()),
+            RejectReason::BadCost(text) => (RejectionKind::BadCost, text.into()),
+            RejectReason::Misconfigured(text) => (RejectionKind::Misconfigured, text.into()),
         };
         Self {
             kind,

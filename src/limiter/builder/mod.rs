@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::leases::Leases;
+use super::log_throttle::Warned;
 use super::passes::Passes;
 use super::rules::Rules;
 use super::subjects::Subjects;
-use super::warned::Warned;
 use super::{Limiter, RulesInForce, Shared};
 use crate::error::ConfigError;
 use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
-use crate::store::{DEFAULT_TIMEOUT, Failover, Prefetching, Store, UnderWay};
+use crate::store::{DEFAULT_TIMEOUT, Failover, InFlightWork, Prefetching, Store};
 
 /// Builds a [`Limiter`] with settings other than the defaults.
 #[must_use]
@@ -104,11 +104,11 @@ impl<S: Store> LimiterBuilder<S> {
             ));
         }
         let observers = Observers::new(self.observers);
-        let under_way = UnderWay::default();
+        let in_flight_work = InFlightWork::default();
         let prefetching = Arc::new(Prefetching::new(
             self.store,
             self.timeout,
-            under_way.clone(),
+            in_flight_work.clone(),
         ));
         let rules = Arc::new(RulesInForce::new(
             self.rules,
@@ -130,7 +130,7 @@ impl<S: Store> LimiterBuilder<S> {
             observers,
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
-            under_way,
+            in_flight_work,
             warned: Warned::default(),
             passes: Passes::default(),
             #[cfg(feature = "config")]

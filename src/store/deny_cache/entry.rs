@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::algorithm::{Algorithm, Known, Reading, Take};
+use crate::algorithm::{Acquire, Algorithm, Known, Reading};
 use crate::time::Micros;
 
 pub(super) struct Entry {
@@ -92,11 +92,11 @@ impl Entry {
     pub(super) fn reading(
         &self,
         algorithm: &Algorithm,
-        take: &Take,
+        acquire: &Acquire,
         now: Micros,
     ) -> Option<Reading> {
         let elapsed = now.saturating_sub(self.received);
-        let reading = self.known.later(elapsed, algorithm, take)?;
+        let reading = self.known.later(elapsed, algorithm, acquire)?;
         let trip = self.received.saturating_sub(self.sent);
         (reading.fits || reading.wait > trip).then_some(reading)
     }
@@ -113,8 +113,8 @@ impl Entry {
     }
 
     /// Whether this take waits no longer than the entry says.
-    pub(super) fn tells_all_of(&self, take: &Take) -> bool {
-        self.known.tells_all_of(take)
+    pub(super) fn tells_all_of(&self, acquire: &Acquire) -> bool {
+        self.known.tells_all_of(acquire)
     }
 }
 

@@ -8,16 +8,16 @@ use tokio::runtime::Handle;
 
 use super::{Answer, Check, GivenBack, Recovered, Store};
 use crate::decision::Decisions;
-use crate::per_thread::Spread;
+use crate::sharded::ShardedArc;
 
 use self::denials::Denials;
 
 pub(super) mod denials;
 mod entry;
-pub(super) mod noted;
 mod recall;
 mod set;
 mod table;
+pub(super) mod ticket;
 
 /// Remembers the denials of the store that it wraps, and answers from memory for subjects that are
 /// known to be denied. [`RedisStore`](crate::RedisStore) has one already; this is for a [`Store`]
@@ -87,7 +87,7 @@ mod table;
 /// come.
 pub struct DenyCache<S> {
     inner: S,
-    denials: Spread<Denials>,
+    denials: ShardedArc<Denials>,
 }
 
 impl<S: Store> DenyCache<S> {
@@ -95,7 +95,7 @@ impl<S: Store> DenyCache<S> {
     pub fn new(inner: S) -> Self {
         Self {
             inner,
-            denials: Spread::new(Denials::new(None)),
+            denials: ShardedArc::new(Denials::new(None)),
         }
     }
 
@@ -104,7 +104,7 @@ impl<S: Store> DenyCache<S> {
     #[must_use]
     pub fn max_age(self, age: Duration) -> Self {
         Self {
-            denials: Spread::new(self.denials.with_max_age(age)),
+            denials: ShardedArc::new(self.denials.with_max_age(age)),
             ..self
         }
     }
@@ -116,7 +116,7 @@ impl<S: Store> DenyCache<S> {
     #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
     pub fn clock_for_tests(self, clock: impl crate::time::Clock) -> Self {
         Self {
-            denials: Spread::new(self.denials.with_clock(clock)),
+            denials: ShardedArc::new(self.denials.with_clock(clock)),
             ..self
         }
     }

@@ -5,19 +5,19 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::denials::Denials;
-use super::noted::Noted;
 use super::table::{Moment, Recalled};
+use super::ticket::CacheTicket;
 
 use crate::algorithm::{Action, Reading};
 use crate::decision::{Decision, Decisions};
-use crate::per_thread::Spread;
+use crate::sharded::ShardedArc;
 use crate::store::owned::{OwnedCheck, of_each};
 use crate::store::{Answer, Check, Store};
 
 impl Denials {
     /// Answers from memory, or asks the store and remembers what it says.
     pub(in crate::store) fn ask(
-        this: &Spread<Self>,
+        this: &ShardedArc<Self>,
         checks: &[Check<'_>],
         store: &impl Store,
     ) -> Answer {
@@ -46,9 +46,9 @@ impl Denials {
     /// answer, if anything can be learned from it.
     #[inline]
     pub(in crate::store) fn recall_or(
-        this: &Spread<Self>,
+        this: &ShardedArc<Self>,
         checks: &[Check<'_>],
-        ask: impl FnOnce(Option<Noted>) -> Answer,
+        ask: impl FnOnce(Option<CacheTicket>) -> Answer,
     ) -> Answer {
         // A question may have hundreds of leases, and nothing about leases is remembered.
         let is_for_lease = |action| matches!(action, Action::Renew(_) | Action::Release(_));
@@ -71,7 +71,7 @@ impl Denials {
                 }
             }
         }
-        ask(Some(Noted::new(this, checks, at.now)))
+        ask(Some(CacheTicket::new(this, checks, at.now)))
     }
 
     /// The answer from memory, after the store gave none.
@@ -182,25 +182,25 @@ impl Denials {
     /// Takes the turn to ask the store about another check of the same question, although this one
     /// is denied, if it is this question's. Each denial has few.
     fn try_take_turn_beside(&self, denied: &Check<'_>, at: Moment) -> bool {
-        let Action::Take(take) = &denied.action else {
+        let Action::Acquire(acquire) = &denied.action else {
             return false;
         };
         let (key, algorithm) = (denied.stored_fingerprint(), &denied.algorithm);
         at.may_ask
             && self
                 .table
-                .try_take_turn_beside(key, algorithm, take, at.now)
+                .try_take_turn_beside(key, algorithm, acquire, at.now)
     }
 
     /// What is known of one check; `Some(None)` if nothing is. `None` if the store must be asked
     /// whatever is known of the others.
     #[inline]
     fn recall_one(&self, check: &Check<'_>, at: Moment) -> Option<Option<Reading>> {
-        let Action::Take(take) = &check.action else {
+        let Action::Acquire(acquire) = &check.action else {
             return None;
         };
         let (key, algorithm) = (check.stored_fingerprint(), &check.algorithm);
-        match self.table.recall(key, algorithm, take, at) {
+        match self.table.recall(key, algorithm, acquire, at) {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),
@@ -212,7 +212,7 @@ impl Denials {
 fn limit_of(position: usize, checks: &[Check<'_>]) -> Range<usize> {
     let is_further = |&at: &usize| {
         let check = checks.get(at);
-        check.is_some_and(|check| check.policy.further_rate().is_some())
+        check.is_some_and(|check| check.policy.extra_rate().is_some())
     };
     let before = (1..=position).rev().take_while(is_further).count();
     let behind = (position + 1..).take_while(is_further).count();
@@ -224,5 +224,5 @@ fn decision_from_memory(check: &Check<'_>, reading: &Reading) -> Decision {
 }
 
 fn never_fits(check: &Check<'_>) -> bool {
-    matches!(&check.action, Action::Take(take) if check.algorithm.never_fits(take))
+    matches!(&check.action, Action::Acquire(acquire) if check.algorithm.never_fits(acquire))
 }

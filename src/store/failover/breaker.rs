@@ -18,8 +18,8 @@ use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::notifications::Notifications;
 use crate::observe::{BreakerState, Observer as _, Observers};
-use crate::per_thread::{Count, Spread, SpreadRef};
 use crate::random::random;
+use crate::sharded::{Count, ShardedArc, ShardedRef};
 use crate::store::Check;
 use crate::time::Micros;
 
@@ -122,7 +122,7 @@ impl Breaker {
 
     /// A question starts its round trip, which takes at most `timeout`. `None` if the store must be
     /// left alone: another question finds out whether it is back.
-    pub(super) fn begin_call(this: &Spread<Self>, timeout: Duration) -> Option<AnswerGuard> {
+    pub(super) fn begin_call(this: &ShardedArc<Self>, timeout: Duration) -> Option<AnswerGuard> {
         let token = match this.token_if_closed() {
             Some(token) => token,
             None => {
@@ -135,7 +135,7 @@ impl Breaker {
     }
 
     /// A question starts its round trip whatever the state. Its answer does not change it.
-    pub(super) fn begin_call_regardless(this: &Spread<Self>) -> AnswerGuard {
+    pub(super) fn begin_call_regardless(this: &ShardedArc<Self>) -> AnswerGuard {
         AnswerGuard::new(this, CallToken::WITHOUT_EFFECT)
     }
 
@@ -243,7 +243,7 @@ fn published(circuit: &Circuit) -> u64 {
 /// Reports the answer to a question in flight. If a probe is given up without an answer, the next
 /// question probes.
 pub(super) struct AnswerGuard {
-    breaker: SpreadRef<Breaker>,
+    breaker: ShardedRef<Breaker>,
     token: CallToken,
     /// Whether the answer is still to come.
     is_open: bool,
@@ -252,7 +252,7 @@ pub(super) struct AnswerGuard {
 }
 
 impl AnswerGuard {
-    fn new(breaker: &Spread<Breaker>, token: CallToken) -> Self {
+    fn new(breaker: &ShardedArc<Breaker>, token: CallToken) -> Self {
         Self {
             breaker: breaker.hold(),
             token,
@@ -341,7 +341,7 @@ impl Drop for AnswerGuard {
 /// Whether a request goes on that an enforced policy would have counted.
 fn passes_uncounted(checks: &[Check<'_>], decisions: &Decisions) -> bool {
     let is_taken = |check: &Check<'_>| match check.action {
-        Action::Take(take) => take.cost > 0 && !check.is_shadow,
+        Action::Acquire(acquire) => acquire.cost > 0 && !check.is_shadow,
         _ => false,
     };
     let has_failed_open =

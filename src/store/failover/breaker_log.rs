@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::outage::{Consequences, Enforced, Outage};
-use crate::caught::caught;
+use crate::catch_panic::catch_panic;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::BreakerState;
 use crate::one_line::OneLine;
-use crate::trace::{self, SharedWarned};
+use crate::trace::{self, SharedLogThrottle};
 
 /// A change of the breaker's state.
 pub(super) struct StateChange {
@@ -28,8 +28,8 @@ pub(super) struct BreakerLog {
     store: String,
     policies: Arc<dyn Enforced>,
     /// For each kind of failure.
-    warned_of_lasting: [SharedWarned; StoreErrorKind::EACH.len()],
-    pub(super) warned_of_part: SharedWarned,
+    warned_of_lasting: [SharedLogThrottle; StoreErrorKind::EACH.len()],
+    pub(super) warned_of_part: SharedLogThrottle,
 }
 
 impl BreakerLog {
@@ -38,7 +38,7 @@ impl BreakerLog {
             store,
             policies,
             warned_of_lasting: Default::default(),
-            warned_of_part: SharedWarned::default(),
+            warned_of_part: SharedLogThrottle::default(),
         }
     }
 
@@ -49,7 +49,7 @@ impl BreakerLog {
     /// Logs the beginning and the end of an outage. The changes in between are probes.
     pub(super) fn changed(&self, change: &StateChange) {
         // A subscriber that panics must not keep later changes from observers.
-        caught(|| match (change.from, change.to, change.why) {
+        catch_panic(|| match (change.from, change.to, change.why) {
             // `warn_if_lasting` logs such a failure.
             (BreakerState::Closed, _, Some(StoreErrorKind::Configuration)) => {}
             (BreakerState::Closed, _, Some(why)) => self.opened(why, change.failure.as_ref()),
@@ -93,7 +93,7 @@ impl BreakerLog {
             }
             StoreErrorKind::Full => "for keys that it does not know yet",
             StoreErrorKind::Overloaded => "for the requests that are too many",
-            StoreErrorKind::ForeignValue => "for these keys",
+            StoreErrorKind::CorruptValue => "for these keys",
             _ => return,
         };
         self.warn_of_lasting(error, until);
@@ -150,7 +150,7 @@ fn does(failure: StoreErrorKind) -> &'static str {
         StoreErrorKind::Full => "has reached its memory limit",
         StoreErrorKind::Overloaded => "has as many questions of this process in flight as allowed",
         StoreErrorKind::BreakerOpen => "is left alone",
-        StoreErrorKind::ForeignValue => "holds values under our keys that are not ours",
+        StoreErrorKind::CorruptValue => "holds values under our keys that are not ours",
         StoreErrorKind::BadReply => "gives answers that cannot be read",
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::per_thread::PerThread;
+use crate::sharded::PerThread;
 use crate::time::{Micros, SECOND};
 
 /// This many failures in a row open the circuit.
@@ -34,7 +34,7 @@ impl Health {
         match kind {
             // The server works. Only this key holds a foreign type, or there is no room for a new
             // one; denials still work.
-            StoreErrorKind::ForeignValue | StoreErrorKind::Full => Self::Works,
+            StoreErrorKind::CorruptValue | StoreErrorKind::Full => Self::Works,
             // The store was not asked. The questions that kept this one waiting will show how it
             // is.
             StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => Self::Unknown,

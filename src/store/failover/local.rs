@@ -33,10 +33,10 @@ impl Local {
         self.0.get().is_some()
     }
 
-    /// Judges the checks that have a local share. Their decisions come in the same order.
+    /// RateSet the checks that have a local share. Their decisions come in the same order.
     pub(super) fn judge(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
-        let is_judged_here = |check: &&Check<'_>| share(check).is_some();
-        if !checks.iter().any(|check| is_judged_here(&check)) {
+        let is_decided_here = |check: &&Check<'_>| share(check).is_some();
+        if !checks.iter().any(|check| is_decided_here(&check)) {
             return Decisions::default();
         }
         let is_refused = checks.iter().any(refuses);
@@ -45,7 +45,7 @@ impl Local {
             let takes_nothing = is_refused || policy.iter().any(is_beyond_share);
             policy.iter().filter_map(move |check| {
                 let action = match check.action {
-                    Action::Take(_) if takes_nothing => Action::look(),
+                    Action::Acquire(_) if takes_nothing => Action::look(),
                     // These were done by `do_here` before the store was asked, or are for the store
                     // alone.
                     Action::Renew(_)
@@ -61,7 +61,7 @@ impl Local {
         });
         let here: SmallVec<[Check<'_>; 4]> = here.collect();
         let store = self.0.get_or_init(MemoryStore::new);
-        let checks = checks.iter().filter(is_judged_here);
+        let checks = checks.iter().filter(is_decided_here);
         match store.decide(&here) {
             Ok(decisions) => {
                 let pairs = checks.zip(decisions.iter());
@@ -121,21 +121,22 @@ fn scaled<'a>(check: &Check<'a>, action: Action) -> Option<Check<'a>> {
 /// Whether a check is about the same policy as the one before it: about a further rate, or its
 /// penalty.
 fn are_of_one_policy(_: &Check<'_>, next: &Check<'_>) -> bool {
-    next.policy.further_rate().is_some() || next.algorithm.is_penalty()
+    next.policy.extra_rate().is_some() || next.algorithm.is_penalty()
 }
 
 /// Whether the failure mode of this check alone refuses the request.
 fn refuses(check: &Check<'_>) -> bool {
-    let is_asked = !check.is_shadow && matches!(check.action, Action::Take(_));
+    let is_asked = !check.is_shadow && matches!(check.action, Action::Acquire(_));
     is_asked && (check.on_store_failure == FailureMode::Deny || is_beyond_share(check))
 }
 
 /// Whether its cost fits the whole limit but not the share; it fits again once the store is back.
 fn is_beyond_share(check: &Check<'_>) -> bool {
-    let (Some(here), Action::Take(take)) = (scaled(check, check.action), &check.action) else {
+    let (Some(here), Action::Acquire(acquire)) = (scaled(check, check.action), &check.action)
+    else {
         return false;
     };
-    here.algorithm.never_fits(take) && !check.algorithm.never_fits(take)
+    here.algorithm.never_fits(acquire) && !check.algorithm.never_fits(acquire)
 }
 
 fn was_taken_here(check: &Check<'_>) -> bool {
@@ -155,7 +156,7 @@ fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decisio
             taken_of: Origin::LocalShare,
             ..decision.receipt
         },
-        judged_locally: Some(why),
+        decided_locally: Some(why),
         ..decision
     }
 }

@@ -17,7 +17,7 @@ use super::{Answer, Check, GivenBack, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::Observers;
-use crate::per_thread::Spread;
+use crate::sharded::ShardedArc;
 
 mod breaker;
 mod breaker_log;
@@ -42,9 +42,9 @@ pub(crate) use self::pending::PendingDecisions;
 pub(crate) struct Failover {
     inner: Arc<dyn Store>,
     deadline: Duration,
-    breaker: Spread<Breaker>,
+    breaker: ShardedArc<Breaker>,
     watch: Arc<RecoveryWatch>,
-    fallback: Spread<Fallback>,
+    fallback: ShardedArc<Fallback>,
 }
 
 impl Failover {
@@ -57,8 +57,8 @@ impl Failover {
         let (has_parts, store) = (inner.fails_in_parts(), inner.name());
         let breaker = Breaker::new(has_parts, store, policies, observers);
         Self {
-            breaker: Spread::new(breaker),
-            fallback: Spread::new(Fallback::new(Arc::clone(&inner))),
+            breaker: ShardedArc::new(breaker),
+            fallback: ShardedArc::new(Fallback::new(Arc::clone(&inner))),
             inner,
             deadline,
             watch: Arc::default(),

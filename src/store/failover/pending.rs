@@ -17,7 +17,7 @@ use super::breaker::AnswerGuard;
 use super::fallback::Fallback;
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::per_thread::SpreadRef;
+use crate::sharded::ShardedRef;
 use crate::store::PendingAnswer;
 use crate::store::deadline::Deadline;
 use crate::store::owned::{OwnedCheck, question};
@@ -40,7 +40,7 @@ pub(crate) struct Sent {
     decisions: JoinHandle<Decisions>,
     // Kept in case the runtime ends.
     checks: SmallVec<[OwnedCheck; 1]>,
-    fallback: SpreadRef<Fallback>,
+    fallback: ShardedRef<Fallback>,
 }
 
 pin_project! {
@@ -49,7 +49,7 @@ pin_project! {
         pub(super) answer: PendingAnswer,
         // Kept in case there is no answer.
         pub(super) checks: SmallVec<[OwnedCheck; 1]>,
-        pub(super) fallback: SpreadRef<Fallback>,
+        pub(super) fallback: ShardedRef<Fallback>,
         pub(super) ticket: AnswerGuard,
         pub(super) timeout: Duration,
         // When it was first polled: before that there may be no runtime.

@@ -9,9 +9,9 @@ use tokio::runtime::Handle;
 
 use super::breaker::Breaker;
 use crate::observe::BreakerState;
-use crate::per_thread::Spread;
+use crate::sharded::ShardedArc;
 use crate::store::Recovered;
-use crate::store::duty::{Duty, Turn};
+use crate::store::leader_lock::{LeaderLock, Turn};
 
 /// The store is always left alone for this long, even one that wrongly said that it was back.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
@@ -27,7 +27,7 @@ const TURN: Duration = TICK.saturating_mul(2);
 /// At most one task at a time, started by the first question that is not sent.
 #[derive(Default)]
 pub(super) struct RecoveryWatch {
-    duty: Duty,
+    duty: LeaderLock,
     /// Whether there was a question since this was last checked.
     is_asked: AtomicBool,
 }
@@ -36,7 +36,7 @@ impl RecoveryWatch {
     /// A question was not sent because the breaker is not closed.
     pub(super) fn not_asked(
         self: &Arc<Self>,
-        breaker: &Spread<Breaker>,
+        breaker: &ShardedArc<Breaker>,
         recovered: impl FnOnce() -> Option<Recovered>,
     ) {
         // Ten thousand a second come through here: they read, and seldom write.

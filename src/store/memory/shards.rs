@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::shard::Shard;
 use super::slot::Fingerprint;
 use crate::store::Check;
-use crate::store::scatter::Scatter;
+use crate::store::keyed_hash::KeyedHash;
 use crate::time::Micros;
 
 /// Enough that two threads rarely want the same shard.
@@ -19,7 +19,7 @@ const STEPS_A_ROUND: usize = 32;
 pub(super) struct Shards {
     /// If keys could be placed in one shard, a client could fill it, and have a subject there no
     /// longer counted.
-    scatter: Scatter,
+    scatter: KeyedHash,
     shards: Box<[Aligned]>,
 }
 
@@ -33,7 +33,7 @@ impl Shards {
     pub(super) fn new(bound: usize) -> Self {
         let shard = || Aligned(Mutex::new(Shard::new(bound)));
         Self {
-            scatter: Scatter::new(),
+            scatter: KeyedHash::new(),
             shards: iter::repeat_with(shard).take(SHARDS).collect(),
         }
     }

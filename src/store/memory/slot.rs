@@ -3,7 +3,7 @@
 use crate::algorithm::{Action, State};
 use crate::decision::{Decision, Outcome};
 use crate::store::Check;
-use crate::store::scatter::Scatter;
+use crate::store::keyed_hash::KeyedHash;
 use crate::time::Micros;
 
 /// How many times the hand spares a used key before evicting it.
@@ -13,13 +13,13 @@ const MOST_CHANCES: u8 = 3;
 const GRACE: Micros = Micros::new(1_000_000);
 
 /// The number that a key is found by: the hash of the subject, the policy's name and the
-/// algorithm's number, [scattered](Scatter) by the store. The highest bits choose the shard, the
+/// algorithm's number, [scattered](KeyedHash) by the store. The highest bits choose the shard, the
 /// next ones the bucket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint(u128);
 
 impl Fingerprint {
-    pub(super) fn of(check: &Check<'_>, scatter: &Scatter) -> Self {
+    pub(super) fn of(check: &Check<'_>, scatter: &KeyedHash) -> Self {
         Self(scatter.of(check.fingerprint()))
     }
 
@@ -28,7 +28,7 @@ impl Fingerprint {
         (self.0 >> (u128::BITS - bits)) as usize
     }
 
-    /// Its hash within the shard, without the lowest bits: see [`Scatter::of`].
+    /// Its hash within the shard, without the lowest bits: see [`KeyedHash::of`].
     pub(super) fn hash(self) -> u64 {
         (self.0 >> 48) as u64
     }
@@ -96,7 +96,7 @@ impl Slot {
         let before = self.kept_until;
         self.kept_until = if check.is_shadow {
             match check.action {
-                Action::Take(_) => Micros::ZERO,
+                Action::Acquire(_) => Micros::ZERO,
                 // The request began before the policy was enforced. Others may hold permits now.
                 _ => before,
             }
@@ -114,8 +114,8 @@ impl Slot {
     fn denied_until(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
         // A charge asks for nothing, and no wait helps a cost that never fits.
         let asked = match check.action {
-            Action::Take(_) if decision.outcome != Outcome::NeverFits => {
-                check.action.takes().max(1)
+            Action::Acquire(_) if decision.outcome != Outcome::NeverFits => {
+                check.action.acquires().max(1)
             }
             _ => 1,
         };
@@ -138,7 +138,7 @@ impl Slot {
     /// The same, for the cost that the key is kept for.
     fn denied_again_until(&self, check: &Check<'_>, decision: &Decision, now: Micros) -> Micros {
         // More may have been borrowed, or the limit lowered: no more than the capacity ever fits.
-        let again = Action::take(self.kept_cost().min(check.algorithm.capacity()));
+        let again = Action::acquire(self.kept_cost().min(check.algorithm.capacity()));
         let reading = check.algorithm.read(&self.state, now, &again);
         let mut wait = decision.retry_after;
         if !reading.fits {
@@ -175,7 +175,7 @@ pub(super) mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::algorithm::{LeaseId, Patience, Take};
+    use crate::algorithm::{Acquire, LeaseId, Wait};
     use crate::limit::Limit;
     use crate::store::PolicyId;
     use crate::time::{MINUTE, SECOND};
@@ -186,7 +186,7 @@ pub(super) mod tests {
     /// A slot of some key that has used one permit of ten.
     pub(crate) fn slot(key: u64) -> Slot {
         let policy = PolicyId::new("api");
-        let check = Check::of(&policy, key, &LIMIT, Action::take(1));
+        let check = Check::of(&policy, key, &LIMIT, Action::acquire(1));
         let mut slot = Slot::new(
             Fingerprint(check.fingerprint()),
             check.algorithm.untouched(),
@@ -227,21 +227,27 @@ pub(super) mod tests {
     #[test]
     fn a_smaller_cost_that_is_denied_shortens_nothing() {
         let mut slot = slot(0);
-        assert_eq!(kept(&mut slot, &LIMIT, Action::take(8)), Some(42 * SECOND));
-        assert_eq!(kept(&mut slot, &LIMIT, Action::take(2)), Some(42 * SECOND));
+        assert_eq!(
+            kept(&mut slot, &LIMIT, Action::acquire(8)),
+            Some(42 * SECOND)
+        );
+        assert_eq!(
+            kept(&mut slot, &LIMIT, Action::acquire(2)),
+            Some(42 * SECOND)
+        );
     }
 
     #[test]
     fn a_patient_denial_keeps_the_entry_as_long_as_an_impatient_one() {
         let mut slot = slot(0);
-        let patient = Action::Take(Take {
+        let patient = Action::Acquire(Acquire {
             cost: 3,
-            patience: Patience::UntilItFits(Micros::from(5 * SECOND)),
+            patience: Wait::Strict(Micros::from(5 * SECOND)),
             lease: None,
             is_final: true,
         });
         for wait in [None, None, Some(18 * SECOND)] {
-            assert_eq!(kept(&mut slot, &LIMIT, Action::take(3)), wait);
+            assert_eq!(kept(&mut slot, &LIMIT, Action::acquire(3)), wait);
         }
         assert_eq!(kept(&mut slot, &LIMIT, patient), Some(18 * SECOND));
     }
@@ -249,19 +255,28 @@ pub(super) mod tests {
     #[test]
     fn a_cost_that_never_fits_keeps_a_key_no_longer_than_others_do() {
         let mut slot = slot(0);
-        assert_eq!(kept(&mut slot, &LIMIT, Action::take(11)), None);
-        assert_eq!(kept(&mut slot, &LIMIT, Action::take(8)), Some(42 * SECOND));
-        assert_eq!(kept(&mut slot, &LIMIT, Action::take(11)), Some(42 * SECOND));
+        assert_eq!(kept(&mut slot, &LIMIT, Action::acquire(11)), None);
+        assert_eq!(
+            kept(&mut slot, &LIMIT, Action::acquire(8)),
+            Some(42 * SECOND)
+        );
+        assert_eq!(
+            kept(&mut slot, &LIMIT, Action::acquire(11)),
+            Some(42 * SECOND)
+        );
     }
 
     /// Otherwise, after everything is given back, it would be kept for a cost that never fits.
     #[test]
     fn under_a_lowered_limit_a_key_is_kept_for_no_more_than_all_of_it() {
         let mut slot = slot(0);
-        assert_eq!(kept(&mut slot, &LIMIT, Action::take(8)), Some(42 * SECOND));
+        assert_eq!(
+            kept(&mut slot, &LIMIT, Action::acquire(8)),
+            Some(42 * SECOND)
+        );
         let lowered = Limit::gcra(5, MINUTE);
         assert_eq!(
-            kept(&mut slot, &lowered, Action::take(1)),
+            kept(&mut slot, &lowered, Action::acquire(1)),
             Some(54 * SECOND)
         );
         assert_eq!(kept(&mut slot, &lowered, Action::Reset), None);
@@ -272,7 +287,7 @@ pub(super) mod tests {
     fn what_ends_or_goes_on_in_shadow_lets_no_key_go_that_is_kept() {
         let limit = Limit::concurrency(2).lease(MINUTE);
         let [first, second] = [LeaseId::new(), LeaseId::new()];
-        let place = |lease| Action::Take(Take::new(1).with_lease(lease));
+        let place = |lease| Action::Acquire(Acquire::new(1).with_lease(lease));
         let mut slot = slot(0);
         assert_eq!(kept_in_shadow(&mut slot, &limit, place(first)), None);
         assert_eq!(kept(&mut slot, &limit, place(second)), Some(MINUTE));

@@ -151,7 +151,7 @@ impl<'a> Together<'a> {
             .filter(|(position, check)| {
                 check.is_shadow == is_shadow
                     && committed[*position]
-                    && check.action.takes() > 0
+                    && check.action.acquires() > 0
                     && self.find(*position).is_none()
             })
             .map(|(position, _)| position)
@@ -204,7 +204,7 @@ mod tests {
             policy: &policy,
             subject: Key::from("alice").subject(None),
             algorithm,
-            action: Action::take(1),
+            action: Action::acquire(1),
             is_shadow: false,
             on_store_failure: FailureMode::Allow,
         });
@@ -219,7 +219,7 @@ mod tests {
     fn a_key_that_was_let_in_leaves_again_when_a_later_one_finds_no_room() {
         let shards = Shards::new(1);
         let policy = PolicyId::new("api");
-        let check = |key: u64| Check::of(&policy, key, &Limit::gcra(1, MINUTE), Action::take(1));
+        let check = |key: u64| Check::of(&policy, key, &Limit::gcra(1, MINUTE), Action::acquire(1));
         let home = |key: u64| Shards::home(shards.fingerprint(&check(key)));
         let exhausted = 0;
         let crowded_out = (1..).find(|&key| home(key) == home(exhausted)).unwrap();
@@ -243,7 +243,7 @@ mod tests {
         let policy = PolicyId::new("api");
         let check = |key: u64, is_shadow: bool| Check {
             is_shadow,
-            ..Check::of(&policy, key, &Limit::gcra(1, MINUTE), Action::take(1))
+            ..Check::of(&policy, key, &Limit::gcra(1, MINUTE), Action::acquire(1))
         };
         let home = |key: u64| Shards::home(shards.fingerprint(&check(key, false)));
         let ask = |checks: &[Check<'_>]| {

@@ -78,7 +78,7 @@ impl Account {
         now: Micros,
         refill_until: Option<Micros>,
     ) -> Acquired {
-        let cost = check.action.takes();
+        let cost = check.action.acquires();
         let mut refunds = self.expire_old(now);
         if !self.is_of(check) {
             // A subject can have several limits at a time. If every switch between them closed the

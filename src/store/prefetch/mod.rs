@@ -9,8 +9,8 @@ use tokio::runtime::Handle;
 
 use self::account::Acquired;
 use self::pool::{Pool, ResetGuard, is_reset};
-use super::{Answer, Check, GivenBack, Prefetch, Recovered, Store, UnderWay};
-use crate::algorithm::{Action, Patience};
+use super::{Answer, Check, GivenBack, InFlightWork, Prefetch, Recovered, Store};
+use crate::algorithm::{Action, Wait};
 use crate::decision::{Decision, Decisions};
 use crate::time::{Clock, SinceStart};
 
@@ -25,11 +25,16 @@ pub(crate) struct Prefetching<S: Store>(Arc<Pool<S>>);
 
 impl<S: Store> Prefetching<S> {
     /// Prefetches from a store. A batch that takes longer than `deadline` is abandoned.
-    pub(crate) fn new(inner: S, deadline: Duration, in_flight: UnderWay) -> Self {
+    pub(crate) fn new(inner: S, deadline: Duration, in_flight: InFlightWork) -> Self {
         Self::with_clock(inner, deadline, in_flight, SinceStart::new())
     }
 
-    fn with_clock(inner: S, deadline: Duration, in_flight: UnderWay, clock: impl Clock) -> Self {
+    fn with_clock(
+        inner: S,
+        deadline: Duration,
+        in_flight: InFlightWork,
+        clock: impl Clock,
+    ) -> Self {
         Self(Pool::new(inner, deadline, in_flight, clock))
     }
 
@@ -169,11 +174,11 @@ fn has_prefetch(check: &Check<'_>) -> bool {
 
 /// Whether a batch may answer this check, if it is the only one of its question.
 fn is_for_batch(check: &Check<'_>) -> bool {
-    let Action::Take(take) = check.action else {
+    let Action::Acquire(acquire) = check.action else {
         return false;
     };
-    take.cost > 0
-        && take.patience == Patience::None
+    acquire.cost > 0
+        && acquire.patience == Wait::None
         && !check.is_shadow
         && check.algorithm.can_be_late()
 }
@@ -195,7 +200,7 @@ fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
 /// Whether the check, a look or a charge, changes nothing of what is held here.
 fn leaves_what_is_held(check: &Check<'_>) -> bool {
     match check.action {
-        Action::Take(take) => take.cost == 0,
+        Action::Acquire(acquire) => acquire.cost == 0,
         Action::Charge(_) => true,
         _ => false,
     }

@@ -38,7 +38,7 @@
 use crate::algorithm::Algorithm;
 use crate::decision::Decision;
 use crate::store::Prefetch;
-use crate::store::claim::{Claim, Number};
+use crate::store::leader_claim::{LeaderClaim, Number};
 use crate::time::Micros;
 
 /// A batch is asked for if it is expected to save at least this many round trips.
@@ -72,7 +72,7 @@ pub(super) struct RefillPlanner {
 /// A batch in flight.
 #[derive(Clone, Copy)]
 struct InFlight {
-    claim: Claim<Micros>,
+    claim: LeaderClaim<Micros>,
     /// Whether it will be handed out when it arrives.
     is_wanted: bool,
 }
@@ -178,7 +178,7 @@ impl RefillPlanner {
             return None;
         }
         let permits = self.batch_size(algorithm, held, cost, now)?;
-        let claim = Claim::until(until);
+        let claim = LeaderClaim::until(until);
         self.in_flight = Some(InFlight {
             claim,
             is_wanted: true,

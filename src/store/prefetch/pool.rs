@@ -11,10 +11,10 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use super::account::{Leftover, Refunds};
 use super::table::Table;
 use crate::algorithm::Action;
-use crate::caught::caught;
+use crate::catch_panic::catch_panic;
 use crate::store::deadline::within;
 use crate::store::owned::{OwnedCheck, of_each, question};
-use crate::store::{Answer, Check, PendingAnswer, Store, Tries, UnderWay};
+use crate::store::{Answer, Check, InFlightWork, PendingAnswer, Store, Tries};
 use crate::time::{Clock, Micros};
 
 /// How often batches are maintained while there are any.
@@ -34,7 +34,7 @@ pub(super) struct Pool<S: Store> {
     /// How long a batch is awaited. If its runtime is driven, it arrives or is missed earlier.
     pub(super) patience: Micros,
     /// What is taken and given back in the background.
-    pub(super) in_flight: UnderWay,
+    pub(super) in_flight: InFlightWork,
     this: Weak<Self>,
     /// The runtimes with a task that maintains the batches.
     pub(super) maintained_on: Mutex<HashSet<Id>>,
@@ -44,7 +44,7 @@ impl<S: Store> Pool<S> {
     pub(super) fn new(
         inner: S,
         deadline: Duration,
-        in_flight: UnderWay,
+        in_flight: InFlightWork,
         clock: impl Clock,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
@@ -150,7 +150,7 @@ impl<S: Store> Pool<S> {
 
     fn begin(&self, refund: &OwnedCheck) -> Option<PendingAnswer> {
         // A store that panics has given nothing back. The permits of other accounts go back.
-        match caught(|| self.inner.ask(&[refund.check()]))? {
+        match catch_panic(|| self.inner.ask(&[refund.check()]))? {
             Answer::Pending(answer) => Some(answer),
             Answer::Ready(_) => None,
         }
@@ -229,7 +229,7 @@ type GiveBacks = Vec<(OwnedCheck, PendingAnswer)>;
 /// Waits until permits are given back. While the limiter is flushed, it asks again if the store
 /// surely has not taken them back.
 struct GiveBackTask<S: Store> {
-    in_flight: UnderWay,
+    in_flight: InFlightWork,
     deadline: Duration,
     pool: Weak<Pool<S>>,
 }

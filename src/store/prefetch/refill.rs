@@ -12,14 +12,14 @@ use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::deadline::within;
 use crate::store::owned::OwnedCheck;
-use crate::store::{Answer, Check, OnItsWay, Store};
+use crate::store::{Answer, Check, InFlightGuard, Store};
 use crate::time::Micros;
 
 impl<S: Store> Pool<S> {
     /// Asks for a batch.
     pub(super) fn refill(this: &Arc<Self>, check: &Check<'_>, refill: Refill) {
         let check = Check {
-            action: Action::take(refill.permits),
+            action: Action::acquire(refill.permits),
             ..*check
         };
         let mut batch = RefillInFlight {
@@ -71,7 +71,7 @@ struct RefillInFlight<S: Store> {
     sent: Micros,
     pool: Arc<Pool<S>>,
     /// Held until giving back this batch has begun, where it is given back.
-    in_flight: OnItsWay,
+    in_flight: InFlightGuard,
 }
 
 impl<S: Store> RefillInFlight<S> {

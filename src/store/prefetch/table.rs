@@ -6,7 +6,7 @@ use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::account::Account;
-use crate::store::scatter::Scatter;
+use crate::store::keyed_hash::KeyedHash;
 use crate::store::{Check, Prefetch};
 
 const SHARDS: usize = 64;
@@ -18,7 +18,7 @@ const PLACE_BITS: u32 = (SHARDS * SETS).ilog2();
 pub(super) struct Table {
     /// If keys could be placed in one set, a client could fill it, and have each question about a
     /// busy subject there go to the store.
-    scatter: Scatter,
+    scatter: KeyedHash,
     shards: Box<[Shard]>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Entry<'a> {
 impl Table {
     pub(super) fn new() -> Self {
         Self {
-            scatter: Scatter::new(),
+            scatter: KeyedHash::new(),
             shards: iter::repeat_with(Shard::default).take(SHARDS).collect(),
         }
     }

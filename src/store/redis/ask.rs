@@ -4,13 +4,17 @@ use super::batch::Batcher;
 use super::question::Question;
 use super::split;
 use crate::decision::Decisions;
-use crate::store::deny_cache::noted::Noted;
+use crate::store::deny_cache::ticket::CacheTicket;
 use crate::store::owned::{OwnedCheck, of_each};
 use crate::store::{Check, PendingAnswer};
 
 /// Answers these checks, and tells the deny cache. The future owns all it needs, and may be dropped
 /// at any time.
-pub(super) fn ask(batcher: Batcher, checks: &[Check<'_>], ticket: Option<Noted>) -> PendingAnswer {
+pub(super) fn ask(
+    batcher: Batcher,
+    checks: &[Check<'_>],
+    ticket: Option<CacheTicket>,
+) -> PendingAnswer {
     if checks.is_empty() {
         return Box::pin(async { Ok(Decisions::default()) });
     }
@@ -19,8 +23,8 @@ pub(super) fn ask(batcher: Batcher, checks: &[Check<'_>], ticket: Option<Noted>)
         let checks = of_each(checks, OwnedCheck::of);
         return Box::pin(async move {
             let _in_flight = batcher.in_flight.begin()?;
-            let forgetting = ticket.as_ref().map(Noted::forgetting);
-            let answer = split::ask(batcher.clone(), forgetting, parts).await;
+            let invalidation = ticket.as_ref().map(CacheTicket::invalidation);
+            let answer = split::ask(batcher.clone(), invalidation, parts).await;
             if let Some(ticket) = ticket {
                 ticket.answered(&checks, &answer);
             }

@@ -7,7 +7,7 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
-use super::connection::{Failed, Lane, Reach};
+use super::connection::{Failed, Reach, ReconnectingConnection};
 use super::keys::Prefix;
 use super::script::Scripted;
 use super::self_test::SelfTest;
@@ -24,7 +24,7 @@ pub(super) struct Backend {
 /// The kind of servers. Clones share the connections.
 #[derive(Clone)]
 pub(super) enum Servers {
-    One(Lane),
+    One(ReconnectingConnection),
     Cluster(Cluster),
 }
 

@@ -15,7 +15,7 @@ use super::keys::Prefix;
 use super::settings::{Settings, Source};
 use super::waits::Waits;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::UnderWay;
+use crate::store::InFlightWork;
 use crate::time::Clock;
 
 /// Builds a [`RedisStore`] with settings other than the defaults.
@@ -254,7 +254,7 @@ impl RedisStoreBuilder {
             clock: self.clock,
             max_in_flight,
             waits: self.waits,
-            under_way: UnderWay::default(),
+            in_flight_work: InFlightWork::default(),
         };
         Ok(RedisStore::new(settings, self.own_thread))
     }

@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use super::batch::{Batcher, Shared};
 use super::settings::Settings;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::per_thread::{Locked, Spread};
-use crate::store::begun::is_ending;
+use crate::sharded::{Locked, ShardedArc};
+use crate::store::spawn::is_ending;
 use crate::trace;
 
 /// After this time the thread of a store that is gone ends, even if it has not been able to give
@@ -52,7 +52,7 @@ struct First {
 
 struct OwnThread {
     runtime: Handle,
-    shared: Spread<Shared>,
+    shared: ShardedArc<Shared>,
     /// Closed when the store is gone.
     _is_there: oneshot::Sender<Infallible>,
 }

@@ -135,24 +135,19 @@ mod tests {
         let grouped = alone.clone().in_group("client");
         for (policy, limit, layout, name) in [
             (alone.clone(), debt, "gcra2", "login"),
-            (alone.with_further_rate(hour), debt, "gcra2+3600s", "login"),
+            (alone.with_extra_rate(hour), debt, "gcra2+3600s", "login"),
+            (alone.with_extra_rate(odd), debt, "gcra2+1500000us", "login"),
             (
-                alone.with_further_rate(odd),
-                debt,
-                "gcra2+1500000us",
-                "login",
-            ),
-            (
-                alone.with_further_rate(hour),
+                alone.with_extra_rate(hour),
                 window,
                 "fixed_window2+3600s",
                 "login",
             ),
             (grouped.clone(), debt, "group2", "client"),
-            (grouped.with_further_rate(hour), debt, "group2", "client"),
+            (grouped.with_extra_rate(hour), debt, "group2", "client"),
             (grouped, window, "fixed_window2", "login"),
         ] {
-            let check = Check::of(&policy, "alice", &limit, Action::take(1));
+            let check = Check::of(&policy, "alice", &limit, Action::acquire(1));
             let key = String::from_utf8(Prefix::default().key(&check)).unwrap();
             let subject = "163f98975bceebf5cf65f87d866b0917";
             assert_eq!(key, format!("throttle:{layout}:{{{subject}}}:{name}"));
@@ -164,12 +159,12 @@ mod tests {
     #[test]
     fn an_id_in_a_record_tells_policies_rates_and_algorithms_apart() {
         let policy = PolicyId::new("login").in_group("client");
-        let hour = policy.with_further_rate(Micros::new(3_600_000_000));
+        let hour = policy.with_extra_rate(Micros::new(3_600_000_000));
         let (gcra, bucket) = (
             Limit::gcra(1, SECOND),
             Limit::token_bucket(1, per_second(1)),
         );
-        let id = |policy, limit| record_id(&Check::of(policy, "alice", limit, Action::take(1)));
+        let id = |policy, limit| record_id(&Check::of(policy, "alice", limit, Action::acquire(1)));
         let ids = [
             (id(&policy, &gcra), "gcra2:login"),
             (id(&hour, &gcra), "gcra2+3600s:login"),

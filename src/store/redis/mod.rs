@@ -9,12 +9,12 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 
 use super::deny_cache::denials::Denials;
-use super::deny_cache::noted::Noted;
+use super::deny_cache::ticket::CacheTicket;
 use super::owned::{OwnedCheck, of_each, question};
 use super::{Answer, Check, GivenBack, PendingAnswer, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
-use crate::per_thread::Spread;
+use crate::sharded::ShardedArc;
 
 mod ask;
 mod backend;
@@ -208,7 +208,7 @@ pub use reply::fuzzing::redis_reply;
 #[derive(Clone)]
 pub struct RedisStore {
     home: Arc<Home>,
-    denials: Option<Spread<Denials>>,
+    denials: Option<ShardedArc<Denials>>,
 }
 
 impl RedisStore {
@@ -289,7 +289,7 @@ impl RedisStore {
             |denials| denials.with_max_age(age),
         );
         Self {
-            denials: Some(Spread::new(denials)),
+            denials: Some(ShardedArc::new(denials)),
             ..self
         }
     }
@@ -302,7 +302,7 @@ impl RedisStore {
 
     fn new(settings: Settings, own_thread: Option<bool>) -> Self {
         Self {
-            denials: Some(Spread::new(Denials::new(settings.clock.clone()))),
+            denials: Some(ShardedArc::new(Denials::new(settings.clock.clone()))),
             home: Arc::new(Home::new(settings, own_thread)),
         }
     }
@@ -315,7 +315,7 @@ impl RedisStore {
         tried.await
     }
 
-    fn answer(&self, checks: &[Check<'_>], ticket: Option<Noted>) -> PendingAnswer {
+    fn answer(&self, checks: &[Check<'_>], ticket: Option<CacheTicket>) -> PendingAnswer {
         let here = Handle::try_current().ok();
         if here.is_some() || self.home.own_runtime().is_some() {
             let answer = |batcher: Batcher| ask::ask(batcher, checks, ticket);
@@ -364,7 +364,7 @@ impl Store for RedisStore {
     fn given_back(&self) -> Option<GivenBack> {
         // Only in a cluster does it give back by itself.
         let settings = self.home.settings();
-        let flush = || -> GivenBack { Box::pin(settings.under_way.flush().done()) };
+        let flush = || -> GivenBack { Box::pin(settings.in_flight_work.flush().done()) };
         settings.is_cluster().then(flush)
     }
 

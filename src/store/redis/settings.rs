@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 
 use super::backend::Servers;
 use super::cluster::Cluster;
-use super::connection::{Connector, Handshake, Lane};
+use super::connection::{Connector, Handshake, ReconnectingConnection};
 use super::keys::Prefix;
 use super::waits::Waits;
-use crate::store::UnderWay;
+use crate::store::InFlightWork;
 use crate::time::Clock;
 
 pub(super) struct Settings {
@@ -23,7 +23,7 @@ pub(super) struct Settings {
     pub(super) max_in_flight: usize,
     pub(super) waits: Waits,
     /// What is given back without anybody waiting for it.
-    pub(super) under_way: UnderWay,
+    pub(super) in_flight_work: InFlightWork,
 }
 
 /// Where connections come from.
@@ -44,7 +44,11 @@ impl Settings {
     pub(super) fn servers_on(&self, runtime: &Handle) -> Servers {
         let prefix = self.prefix.clone();
         match &self.source {
-            Source::One(connector) => Servers::One(Lane::new(connector.anew(), prefix, runtime)),
+            Source::One(connector) => Servers::One(ReconnectingConnection::new(
+                connector.anew(),
+                prefix,
+                runtime,
+            )),
             Source::Cluster { seeds, handshake } => {
                 let (seeds, handshake) = (seeds.clone(), handshake.clone());
                 Servers::Cluster(Cluster::new(seeds, handshake, prefix, runtime))

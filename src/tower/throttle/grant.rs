@@ -59,7 +59,7 @@ impl Source {
                 Err(denied) => denied,
             };
             let refused = self.refused(&denied).min(ASKED_AGAIN_AFTER);
-            self.limiter.delay(refused + self.scattered()).await;
+            self.limiter.delay(refused + self.jittered()).await;
             reach = self.max_wait.unwrap_or(Duration::MAX);
         }
     }
@@ -84,7 +84,7 @@ impl Source {
     ///
     /// Up to half of `max_wait`, which is how early a place can be taken. So no permit goes unused,
     /// and no newcomer reaches it first.
-    fn scattered(&self) -> Duration {
+    fn jittered(&self) -> Duration {
         let Some(longest) = self.max_wait else {
             return Duration::ZERO;
         };

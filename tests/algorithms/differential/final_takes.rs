@@ -123,11 +123,7 @@ impl<'a> Course<'a> {
         let subject = |at| Subject::from(&Key::all([number, at as u64].map(Key::from)));
         Self {
             taking,
-            policies: [
-                policy(0),
-                policy(0).with_further_rate(HOUR.into()),
-                policy(1),
-            ],
+            policies: [policy(0), policy(0).with_extra_rate(HOUR.into()), policy(1)],
             paces: taking.paces,
             subjects: std::array::from_fn(subject),
         }
@@ -156,7 +152,7 @@ impl<'a> Course<'a> {
             let permits = step.costs[place / 2]? + u64::from(subject.is_multiple_of(3));
             let action = match step.is_charge {
                 true => Action::Charge(permits),
-                false => Action::spend(permits),
+                false => Action::consume(permits),
             };
             Some(self.check(place, subject, action, step.shadows[place / 2]))
         });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
-use tower_throttle::store::{Algorithm, LeaseId, Patience};
+use tower_throttle::store::{Algorithm, LeaseId, Wait};
 use tower_throttle::{DAY, Limit, MINUTE, Micros, Penalty, Rate, SECOND};
 
 use support::history::{Act, History, POLICIES, Step, Time};
@@ -99,9 +99,9 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         Just(Micros::new(u64::MAX)),
     ];
     let patience = prop_oneof![
-        3 => Just(Patience::None),
-        1 => longest.clone().prop_map(Patience::UntilItFits),
-        1 => longest.prop_map(Patience::UntilPaid),
+        3 => Just(Wait::None),
+        1 => longest.clone().prop_map(Wait::Strict),
+        1 => longest.prop_map(Wait::Burst),
     ];
     let id = (1_u64..8).prop_map(|id| LeaseId::from(NonZeroU64::new(id).unwrap()));
     let take = (
@@ -110,7 +110,7 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         prop::option::weighted(0.8, id.clone()),
         any::<bool>(),
     )
-        .prop_map(|(cost, patience, lease, is_final)| Act::Take {
+        .prop_map(|(cost, patience, lease, is_final)| Act::Acquire {
             cost,
             patience,
             lease,
@@ -184,9 +184,9 @@ pub(crate) fn histories() -> impl Strategy<Value = History> {
         prop::collection::vec(steps(), STEPS),
     )
         .prop_map(
-            |(limits, further_rates, penalties, in_group, steps)| History {
+            |(limits, extra_rates, penalties, in_group, steps)| History {
                 limits,
-                further_rates,
+                extra_rates,
                 penalties,
                 in_group,
                 steps,

@@ -142,15 +142,15 @@ impl Place {
         let (before_us, taken_us) = (start - old_us, start + old_us * taken / 1_000);
         for (at, cost) in before {
             set(before_us..taken_us, *at);
-            self.act(old, Action::take(*cost), &[0, 1]).await;
+            self.act(old, Action::acquire(*cost), &[0, 1]).await;
         }
         clock.set(Micros::new(taken_us));
-        let receipt = self.act(old, Action::take(cost), &[0, 1]).await[0].receipt();
+        let receipt = self.act(old, Action::acquire(cost), &[0, 1]).await[0].receipt();
         // While it counts in full under the rules that it was taken by.
         let meanwhile = taken_us..start + old_us;
         for (at, cost) in since {
             set(meanwhile.clone(), *at);
-            self.act(new, Action::take(*cost), &[0, 1]).await;
+            self.act(new, Action::acquire(*cost), &[0, 1]).await;
         }
         let (back, permits) = replacing.back;
         set(

@@ -37,7 +37,7 @@ impl Alone {
 
     /// Whether this many permits are granted, and if not, how long until they would be.
     fn take(&mut self, cost: u64, now: Micros) -> Result<(), Micros> {
-        let action = Action::take(cost);
+        let action = Action::acquire(cost);
         let readings: Vec<_> = self.read(cost, now);
         let waits = readings.iter().filter(|reading| !reading.fits);
         if let Some(wait) = waits.map(|reading| reading.wait).max() {
@@ -51,7 +51,7 @@ impl Alone {
 
     fn read(&self, cost: u64, now: Micros) -> Vec<Reading> {
         let each = self.0.iter();
-        each.map(|(algorithm, state)| algorithm.read(state, now, &Action::take(cost)))
+        each.map(|(algorithm, state)| algorithm.read(state, now, &Action::acquire(cost)))
             .collect()
     }
 

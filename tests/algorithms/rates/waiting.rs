@@ -90,7 +90,7 @@ async fn when_they_go_on_no_rate_is_passed() {
         let algorithm = Algorithm::try_from(&rate).unwrap();
         let mut state = algorithm.untouched();
         for (at, cost) in &*gone_on {
-            let (at, action) = (Micros::from(*at + HOUR), Action::take(*cost));
+            let (at, action) = (Micros::from(*at + HOUR), Action::acquire(*cost));
             let reading = algorithm.read(&state, at, &action);
             assert!(reading.fits, "{rate}: {at:?} of {gone_on:?}");
             algorithm.commit(&mut state, at, &action, reading);

@@ -93,7 +93,7 @@ impl Moody {
 
 impl Store for Moody {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let judges = |check: &Check<'_>| matches!(check.action, Action::Take(_));
+        let judges = |check: &Check<'_>| matches!(check.action, Action::Acquire(_));
         if checks.iter().all(judges) {
             return self.inner.ask(checks);
         }

@@ -88,10 +88,10 @@ impl Store for Shown {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         match self.0.ask(checks) {
             Answer::Pending(answer) => {
-                let under_way = Arc::clone(&self.1);
+                let in_flight_work = Arc::clone(&self.1);
                 Answer::Pending(Box::pin(async move {
                     let answer = answer.await;
-                    drop(under_way);
+                    drop(in_flight_work);
                     answer
                 }))
             }
@@ -102,8 +102,8 @@ impl Store for Shown {
 
 /// The result when tokio's time advances only while no question is in flight: Redis answers in real
 /// time.
-async fn between_answers<T>(under_way: &Arc<()>, future: impl Future<Output = T>) -> T {
-    let at_rest = Arc::strong_count(under_way);
+async fn between_answers<T>(in_flight_work: &Arc<()>, future: impl Future<Output = T>) -> T {
+    let at_rest = Arc::strong_count(in_flight_work);
     let mut future = pin!(future);
     loop {
         for _ in 0..16 {
@@ -112,7 +112,7 @@ async fn between_answers<T>(under_way: &Arc<()>, future: impl Future<Output = T>
             }
             yield_now().await;
         }
-        if Arc::strong_count(under_way) <= at_rest {
+        if Arc::strong_count(in_flight_work) <= at_rest {
             time::advance(ms(1)).await;
         }
     }
@@ -121,15 +121,15 @@ async fn between_answers<T>(under_way: &Arc<()>, future: impl Future<Output = T>
 #[tokio::test(start_paused = true)]
 async fn over_redis_too_in_all_processes_together() {
     let server = Server::start();
-    let under_way = Arc::new(());
+    let in_flight_work = Arc::new(());
     let layers = [(); 2].map(|()| {
         let store = server.builder().clock_for_tests(virtual_time::clock());
-        let store = Shown(store.connect_lazy().unwrap(), Arc::clone(&under_way));
+        let store = Shown(store.connect_lazy().unwrap(), Arc::clone(&in_flight_work));
         let limiter = Limiter::builder(store, [twenty_a_second()]);
         let limiter = limiter.timeout(MINUTE).build().unwrap();
         layer(&limiter).max_wait(ms(50))
     });
-    let passes = async || between_answers(&under_way, seconds_pass()).await;
+    let passes = async || between_answers(&in_flight_work, seconds_pass()).await;
     assert_about_the_rate(&sent_in_seconds(&layers, passes).await);
     // One that is granted, and one that is refused until the next may be had, in each process.
     let calls = server.calls("evalsha") as usize;
@@ -261,8 +261,11 @@ async fn a_rate_of_several_is_passed_by_no_more_than_it_gives_meanwhile() {
 async fn asking_again_brings_no_ban_and_bans_are_waited_for() {
     let server = Server::start();
     let in_redis = server.builder().clock_for_tests(virtual_time::clock());
-    let under_way = Arc::new(());
-    let in_redis = Shown(in_redis.connect_lazy().unwrap(), Arc::clone(&under_way));
+    let in_flight_work = Arc::new(());
+    let in_redis = Shown(
+        in_redis.connect_lazy().unwrap(),
+        Arc::clone(&in_flight_work),
+    );
     let remembering = DenyCache::new(virtual_time::store()).clock_for_tests(virtual_time::clock());
     let stores: [Arc<dyn Store>; 3] = [
         Arc::new(virtual_time::store()),
@@ -277,7 +280,7 @@ async fn asking_again_brings_no_ban_and_bans_are_waited_for() {
         let limiter = limiter.timeout(MINUTE).build().unwrap();
         let mut service = layer(&limiter).max_wait(ms(10)).layer(Partner::new());
         let at_once = async || limiter.check("partner", Key::everybody()).await.unwrap();
-        between_answers(&under_way, async {
+        between_answers(&in_flight_work, async {
             for _ in 0..4 {
                 send(&mut service).await;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::store::{Action, Patience, Take};
+use tower_throttle::store::{Acquire, Action, Wait};
 use tower_throttle::{Decision, Limit, MINUTE, Micros, Outcome, SECOND, per_second};
 
 use support::bench::Bench;
@@ -26,15 +26,15 @@ const FOR_EVER: Micros = Micros::new(u64::MAX);
 const MICROSECOND: Duration = Duration::from_micros(1);
 
 fn borrow(cost: u64, longest: impl Into<Micros>) -> Action {
-    patient(cost, Patience::UntilPaid(longest.into()))
+    patient(cost, Wait::Burst(longest.into()))
 }
 
 fn wait(cost: u64, longest: impl Into<Micros>) -> Action {
-    patient(cost, Patience::UntilItFits(longest.into()))
+    patient(cost, Wait::Strict(longest.into()))
 }
 
-fn patient(cost: u64, patience: Patience) -> Action {
-    Action::Take(Take::new(cost).with_patience(patience))
+fn patient(cost: u64, patience: Wait) -> Action {
+    Action::Acquire(Acquire::new(cost).with_wait(patience))
 }
 
 fn cancel(permits: u64, taken: &Decision) -> Action {

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tower_throttle::{RequestHead, RequestMatcher as _, Route};
 
-/// Judges one request, by `from_fn_with_state(judge, ask)`.
+/// RateSet one request, by `from_fn_with_state(judge, ask)`.
 #[derive(Clone)]
 pub(crate) struct Judge {
     routes: Arc<[Route]>,

@@ -136,7 +136,7 @@ async fn a_full_or_overloaded_store_is_warned_of_once_a_minute() {
     for kind in [
         StoreErrorKind::Full,
         StoreErrorKind::Overloaded,
-        StoreErrorKind::ForeignValue,
+        StoreErrorKind::CorruptValue,
     ] {
         let (log, _listening) = Log::listen();
         let limiter = Limiter::new(Failing(kind), [one_a_minute("api")]).unwrap();

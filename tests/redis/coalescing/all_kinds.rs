@@ -73,7 +73,7 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
 async fn ask(stage: &Stage, states: &States, (question, is_final): &Asked) -> Vec<Decision> {
     let mut checks: Vec<Check<'_>> = states.checks(question);
     if !is_final {
-        let take = Action::take(question.cost);
+        let take = Action::acquire(question.cost);
         checks.iter_mut().for_each(|check| check.action = take);
     }
     answer(stage, &checks).await.unwrap()

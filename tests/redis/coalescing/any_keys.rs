@@ -65,7 +65,7 @@ async fn at_one_instant_answers_for_each_key_follow_some_order() {
                 .collect();
             let state = follow(&algorithm, algorithm.untouched(), now, &of_key);
             let mut state = state.unwrap_or_else(|how| panic!("{limit:?} {of_key:?}: {how}"));
-            let expected = ask(&algorithm, &mut state, now, Action::spend(1));
+            let expected = ask(&algorithm, &mut state, now, Action::consume(1));
             assert_eq!(left, Ok(expected), "{limit:?}");
         }
         asked += decisions.len();
@@ -129,7 +129,7 @@ async fn a_key_behind_one_that_fails_is_asked_for_all_its_callers() {
             async move { (position, taken.await) }
         });
         for (position, taken) in join_all(takes).await {
-            let expected = [Err(StoreErrorKind::ForeignValue), Ok(true)];
+            let expected = [Err(StoreErrorKind::CorruptValue), Ok(true)];
             let taken = taken.map(|decision| decision.is_allowed());
             assert_eq!(taken, expected[position % 2], "{limit:?} {position}");
         }
@@ -177,7 +177,7 @@ async fn in_shadow_a_key_that_holds_something_else_is_let_through_alone() {
         for (position, answer) in join_all(takes).await.into_iter().enumerate() {
             let decision = answer.unwrap()[0];
             match position {
-                20 => assert_eq!(decision.store_failure(), Some(StoreErrorKind::ForeignValue)),
+                20 => assert_eq!(decision.store_failure(), Some(StoreErrorKind::CorruptValue)),
                 _ => assert_eq!(decision.remaining(), left),
             }
         }

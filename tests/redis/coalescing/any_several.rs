@@ -142,7 +142,7 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
         let answers = (0..40).map(async |client| take(&stage, &format!("{client}"), true).await);
         for (client, answer) in join_all(answers).await.into_iter().enumerate() {
             let answer = answer.unwrap();
-            let is_foreign = answer[0].store_failure() == Some(StoreErrorKind::ForeignValue);
+            let is_foreign = answer[0].store_failure() == Some(StoreErrorKind::CorruptValue);
             assert_eq!(is_foreign, client == 20);
             assert!(answer[1].is_allowed());
         }

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tower_throttle::store::{Action, Algorithm, Ask, Patience, State, Take, decide};
+use tower_throttle::store::{Acquire, Action, Algorithm, Ask, State, Wait, decide};
 use tower_throttle::{
     Clock as _, Decision, HOUR, Limit, Micros, Outcome, SECOND, StoreErrorKind, per_second,
 };
@@ -58,13 +58,13 @@ pub(super) fn action(limit: Limit, (kind, cost): (u8, u64)) -> Action {
         "gcra" | "token_bucket" | "leaky_bucket"
     );
     let patience = match kind {
-        2 if can_wait => Patience::UntilItFits(long),
-        3 if can_wait => Patience::UntilPaid(long),
-        _ => Patience::None,
+        2 if can_wait => Wait::Strict(long),
+        3 if can_wait => Wait::Burst(long),
+        _ => Wait::None,
     };
     match kind {
-        0 => Action::spend(cost),
-        _ => Action::Take(Take::new(cost).with_patience(patience)),
+        0 => Action::consume(cost),
+        _ => Action::Acquire(Acquire::new(cost).with_wait(patience)),
     }
 }
 
@@ -139,7 +139,12 @@ async fn answers_of_other_algorithms_follow_some_order_in_few_scripts() {
         let left = stage.take(&policy, limit, 1).await.unwrap();
         assert_eq!(
             left,
-            ask(&algorithm, &mut state, stage.clock.now(), Action::spend(1)),
+            ask(
+                &algorithm,
+                &mut state,
+                stage.clock.now(),
+                Action::consume(1)
+            ),
             "{limit:?}"
         );
     }
@@ -190,5 +195,5 @@ async fn a_value_that_is_not_ours_fails_each_of_them() {
         .query::<()>(("SET", stage.key(limit, "api"), "hello", "PX", 3_600_000));
     let answers = join_all((0..20).map(|_| stage.take("api", limit, 1))).await;
     let kinds: Vec<_> = answers.into_iter().map(Result::err).collect();
-    assert_eq!(kinds, [Some(StoreErrorKind::ForeignValue); 20]);
+    assert_eq!(kinds, [Some(StoreErrorKind::CorruptValue); 20]);
 }

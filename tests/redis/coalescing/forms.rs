@@ -104,7 +104,7 @@ async fn a_value_that_is_not_ours_fails_each_and_is_left_as_it_is() {
         plant(&stage, value.as_bytes());
         let answers = join_all((0..20).map(|_| stage.take("api", limit, 1))).await;
         let kinds: Vec<_> = answers.into_iter().map(Result::err).collect();
-        assert_eq!(kinds, [Some(StoreErrorKind::ForeignValue); 20], "{value}");
+        assert_eq!(kinds, [Some(StoreErrorKind::CorruptValue); 20], "{value}");
         assert_eq!(
             stage
                 .server

@@ -133,8 +133,8 @@ fn a_crowd_whose_runtime_is_gone_has_the_stack_of_one() {
     let ending = Runtime::new().unwrap();
     let mut waiting = ending.block_on(crowd(&stage));
     drop(ending);
-    let under_way = waiting.drain(..2);
-    drop(under_way);
+    let in_flight_work = waiting.drain(..2);
+    drop(in_flight_work);
     stage.proxy.set(Way::Pass);
     assert!(lasting.block_on(answered_in_time(&stage, "api", LIMIT)));
 }
@@ -190,8 +190,8 @@ async fn a_passenger_with_a_longer_deadline_does_not_hold_up_the_others() {
         stage.proxy.set(Way::DropReplies);
         let commands = stage.proxy.commands();
         let ask = |policy| stage.question(policy, limit, 1);
-        let mut under_way = ["one", "two", policy].map(ask);
-        for question in &mut under_way {
+        let mut in_flight_work = ["one", "two", policy].map(ask);
+        for question in &mut in_flight_work {
             assert!(poll!(question).is_pending());
         }
         let patient = ["one", "two", policy].map(|policy| tokio::spawn(ask(policy)));
@@ -199,7 +199,7 @@ async fn a_passenger_with_a_longer_deadline_does_not_hold_up_the_others() {
         while stage.proxy.commands() < commands + 4 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        drop(under_way);
+        drop(in_flight_work);
         stage.proxy.set(Way::Pass);
         assert!(answered_in_time(&stage, policy, limit).await, "{policy}");
         patient.iter().for_each(JoinHandle::abort);
@@ -214,15 +214,15 @@ async fn a_runtime_that_nobody_drives_any_more_holds_up_nobody() {
         stage.proxy.set(SLOW);
         let idle = Builder::new_current_thread().enable_all().build().unwrap();
         // One of them is about the same key.
-        let mut under_way = ["one", policy].map(|policy| stage.question(policy, limit, 1));
-        for question in &mut under_way {
+        let mut in_flight_work = ["one", policy].map(|policy| stage.question(policy, limit, 1));
+        for question in &mut in_flight_work {
             assert!(poll!(question).is_pending());
         }
         let mut waiting = stage.question(policy, limit, 1);
         assert!(poll!(&mut waiting).is_pending());
         // This runtime notices that they are over.
         let blocking = idle.enter();
-        drop(under_way);
+        drop(in_flight_work);
         drop(blocking);
         let answer = timeout(Duration::from_secs(5), waiting).await;
         let answer = answer.expect("waits for the runtime").unwrap();
@@ -251,12 +251,12 @@ fn a_runtime_that_nobody_drives_holds_up_no_waiter_on_another() {
         let (idle, busy) = (driven(), driven());
         let ask = |policy| stage.question(policy, limit, 1);
         // One of them waits for another about its key, and leaves both behind.
-        let mut under_way = ["one", policy, policy].map(ask);
+        let mut in_flight_work = ["one", policy, policy].map(ask);
         idle.block_on(async {
-            for question in &mut under_way {
+            for question in &mut in_flight_work {
                 assert!(poll!(&mut *question).is_pending());
             }
-            let waiting = under_way.last_mut().unwrap();
+            let waiting = in_flight_work.last_mut().unwrap();
             let given_up = timeout(Duration::from_millis(50), waiting).await;
             assert!(given_up.is_err(), "{policy}");
         });
@@ -302,8 +302,8 @@ fn giving_up_outside_of_any_runtime_leaves_no_key_busy() {
     let stage = runtime.block_on(Stage::start());
     stage.proxy.set(SLOW);
     let mut waiting = runtime.block_on(asked(&stage, 10));
-    let under_way = waiting.remove(0);
-    drop(under_way);
+    let in_flight_work = waiting.remove(0);
+    drop(in_flight_work);
     let answers = async { timeout(Duration::from_secs(30), join_all(waiting)).await };
     let answers = runtime.block_on(answers).expect("the key is still busy");
     assert!(answers.iter().all(Result::is_ok));

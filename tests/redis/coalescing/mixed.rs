@@ -21,7 +21,7 @@ const RATES: [Limit; 2] = [
 async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
     let takes = (0..clients).map(|client| async move {
         let limit = PolicyId::new(&format!("client-{client}"));
-        let minutely = limit.with_further_rate(Micros::from(MINUTE));
+        let minutely = limit.with_extra_rate(Micros::from(MINUTE));
         let all = PolicyId::new("all");
         let checks = [
             check(&limit, "alice", RATES[0], 1, false),

@@ -80,7 +80,7 @@ impl Stage {
 
     /// The question whether permits may be taken for good, not asked yet.
     fn question(&self, policy: &str, limit: Limit, cost: u64) -> PendingAnswer {
-        self.asking(policy, limit, Action::spend(cost))
+        self.asking(policy, limit, Action::consume(cost))
     }
 
     fn asking(&self, policy: &str, limit: Limit, action: Action) -> PendingAnswer {

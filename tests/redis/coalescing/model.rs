@@ -56,7 +56,7 @@ impl States {
 
     pub(super) fn ask(&mut self, question: &Question, now: Micros) -> Vec<Decision> {
         let Self { places, states } = self;
-        let action = Action::spend(question.cost);
+        let action = Action::consume(question.cost);
         let each = || question.states.iter();
         let algorithms: Vec<_> = each()
             .map(|(state, _)| algorithm(places[*state].limit))
@@ -66,7 +66,7 @@ impl States {
             asks.map(|((state, is_shadow), algorithm)| {
                 let mut ask = Ask::enforced(algorithm, &action);
                 ask.is_shadow = *is_shadow;
-                ask.is_further_rate = places[*state].policy.further_rate().is_some();
+                ask.is_extra_rate = places[*state].policy.extra_rate().is_some();
                 ask
             })
         };
@@ -97,7 +97,7 @@ pub(super) fn check<'a>(
     cost: u64,
     is_shadow: bool,
 ) -> Check<'a> {
-    check_of(policy, subject, &limit, Action::spend(cost)).in_shadow(is_shadow)
+    check_of(policy, subject, &limit, Action::consume(cost)).in_shadow(is_shadow)
 }
 
 pub(super) async fn answer(stage: &Stage, checks: &[Check<'_>]) -> Answered {
@@ -163,7 +163,7 @@ pub(super) async fn told_beside_a_foreign_key<T>(
     let before = held();
     let mut answers = answers.await;
     let failed = answers.remove(20).err();
-    assert_eq!(failed, Some(StoreErrorKind::ForeignValue), "{known_by}");
+    assert_eq!(failed, Some(StoreErrorKind::CorruptValue), "{known_by}");
     assert_eq!(held(), before, "{known_by}");
     let others = answers.into_iter();
     others

@@ -24,7 +24,7 @@ const RATES: Rates = Rates([
 /// Both rates' states, with nothing taken.
 fn states(policy: &str, Rates(limits): Rates) -> States {
     let first = PolicyId::new(policy);
-    let further = first.with_further_rate(Micros::new(60_000_000));
+    let further = first.with_extra_rate(Micros::new(60_000_000));
     let each = [first, further].into_iter().zip(limits);
     let places = each.map(|(policy, limit)| Place {
         policy,

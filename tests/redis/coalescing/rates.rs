@@ -40,7 +40,7 @@ const OF_ONE_RATE: [Asks; 2] = [
 
 async fn take(stage: &Stage, client: &str, asks: Asks, cost: u64) -> Answered {
     let policy = PolicyId::new(client);
-    let further = policy.with_further_rate(Micros::from(DAY));
+    let further = policy.with_extra_rate(Micros::from(DAY));
     let all = PolicyId::new("all");
     let mut checks = vec![check(&policy, "alice", asks.hourly, cost, false)];
     if asks.daily {

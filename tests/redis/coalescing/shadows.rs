@@ -27,7 +27,7 @@ fn limits() -> [Limit; 8] {
 /// All of one subject.
 async fn take(stage: &Stage, asked: &[Asked<'_>], is_shadow: bool) -> Answered {
     let policies = asked.iter().map(|(name, _, further)| match further {
-        Some(period) => PolicyId::new(name).with_further_rate(*period),
+        Some(period) => PolicyId::new(name).with_extra_rate(*period),
         None => PolicyId::new(name),
     });
     let policies: Vec<_> = policies.collect();
@@ -123,7 +123,7 @@ async fn a_value_that_is_not_ours_lets_all_through_and_is_left_as_it_is() {
         let takes = (0..20).map(|_| take(&stage, &asked, true));
         for answer in join_all(takes).await {
             let failure = answer.unwrap()[0].store_failure();
-            assert_eq!(failure, Some(StoreErrorKind::ForeignValue), "{limit:?}");
+            assert_eq!(failure, Some(StoreErrorKind::CorruptValue), "{limit:?}");
         }
         assert_eq!(stage.server.query::<String>(("GET", &key)), "hello");
         stage.server.query::<()>(("DEL", &key));

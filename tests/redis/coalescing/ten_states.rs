@@ -30,7 +30,7 @@ fn policy(case: usize, state: usize) -> PolicyId {
     };
     let policy = PolicyId::new(&name);
     if state == RATES[1] {
-        policy.with_further_rate(Micros::new(60_000_000))
+        policy.with_extra_rate(Micros::new(60_000_000))
     } else {
         policy
     }

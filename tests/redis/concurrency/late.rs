@@ -24,7 +24,7 @@ impl Store for Late {
         let (policy, subject) = (check.policy.clone(), check.subject);
         let (algorithm, action) = (check.algorithm, check.action);
         let asked = tokio::spawn(async move {
-            if matches!(action, Action::Take(_)) {
+            if matches!(action, Action::Acquire(_)) {
                 sleep(LATE).await;
             }
             let check = Check::new(&policy, subject, algorithm, action)

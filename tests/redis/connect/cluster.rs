@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tower_throttle::store::{Action, LeaseId, Patience, Take};
+use tower_throttle::store::{Acquire, Action, LeaseId, Wait};
 use tower_throttle::store::{Decisions, PolicyId};
 use tower_throttle::{
     DAY, FailureMode, Limit, Micros, Outcome, RedisStore, RedisStoreBuilder, SECOND, StoreError,
@@ -119,12 +119,12 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
     let store = connect_with_rights(&cluster, "").await.unwrap();
     let policy = PolicyId::new("api");
     for limit in [Limit::gcra(9, DAY), Limit::sliding_log(9, DAY)] {
-        let check = check_of(&policy, "alice", &limit, Action::spend(1));
+        let check = check_of(&policy, "alice", &limit, Action::consume(1));
         pending_answer_of(&store, &[check]).await.unwrap();
         let (position, _) = cluster.master_of(":api");
         let node = &cluster.masters[position];
         set_right(node, "-evalsha");
-        let check = check_of(&policy, "alice", &limit, Action::spend(1));
+        let check = check_of(&policy, "alice", &limit, Action::consume(1));
         let error = pending_answer_of(&store, &[check]).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
         let told = told(&error);
@@ -152,7 +152,7 @@ async fn a_node_that_has_gone_silent_is_named() {
     let cluster = Cluster::behind_proxies();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let (policy, limit) = (PolicyId::new("api"), Limit::gcra(9, DAY));
-    let check = || check_of(&policy, "alice", &limit, Action::spend(1));
+    let check = || check_of(&policy, "alice", &limit, Action::consume(1));
     pending_answer_of(&store, &[check()]).await.unwrap();
     let (position, _) = cluster.master_of(":api");
     let node = &cluster.proxies[position];
@@ -392,24 +392,24 @@ impl Pair {
 async fn a_question_over_two_nodes_takes_all_or_nothing() {
     let pair = Pair::of(Cluster::patient).await;
     let [one, two] = pair.subjects;
-    let patient = Take::new(2).with_patience(Patience::UntilPaid(Micros::from(DAY)));
-    let holding = || Action::Take(patient.with_lease(LeaseId::new()));
+    let patient = Acquire::new(2).with_wait(Wait::Burst(Micros::from(DAY)));
+    let holding = || Action::Acquire(patient.with_lease(LeaseId::new()));
     let single = Limit::fixed_window(1, 2 * DAY);
     for (limit, action) in [
-        (Limit::fixed_window(10, DAY), Action::take(2)),
-        (Limit::fixed_window(10, DAY), Action::spend(2)),
-        (Limit::gcra(10, DAY), Action::spend(2)),
-        (Limit::sliding_log(10, DAY), Action::spend(2)),
-        (Limit::gcra(10, DAY), Action::Take(patient)),
-        (Limit::sliding_log(10, DAY), Action::take(2)),
+        (Limit::fixed_window(10, DAY), Action::acquire(2)),
+        (Limit::fixed_window(10, DAY), Action::consume(2)),
+        (Limit::gcra(10, DAY), Action::consume(2)),
+        (Limit::sliding_log(10, DAY), Action::consume(2)),
+        (Limit::gcra(10, DAY), Action::Acquire(patient)),
+        (Limit::sliding_log(10, DAY), Action::acquire(2)),
         (Limit::concurrency(10), holding()),
     ] {
-        let other = (two, single, Action::take(1));
+        let other = (two, single, Action::acquire(1));
         let allowed = pair.ask(&[(one, limit, action), other]).await;
         assert!(allowed.all_allow(), "{limit:?}: {allowed:?}");
         assert_eq!([allowed[0].remaining(), allowed[1].remaining()], [8, 0]);
         let again = match action {
-            Action::Take(Take { lease: Some(_), .. }) => holding(),
+            Action::Acquire(Acquire { lease: Some(_), .. }) => holding(),
             action => action,
         };
         // The one that denies is last, and first.
@@ -438,7 +438,7 @@ async fn permits_are_given_back_if_a_later_node_does_not_answer() {
     let pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let limit = Limit::fixed_window(10, DAY);
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     pair.ask(&[(one, limit, take), (two, limit, take)]).await;
     let hung = node_of(&pair, two).await;
     pair.cluster.masters[hung].signal("STOP");
@@ -463,7 +463,7 @@ async fn enforced_checks_are_decided_though_the_node_of_a_shadow_hangs() {
             &pair.policy,
             subject,
             &Limit::fixed_window(10, DAY),
-            Action::take(1),
+            Action::acquire(1),
         )
         .in_shadow(is_shadow)
     };
@@ -484,7 +484,7 @@ async fn a_node_that_is_gone_delays_no_request_whose_policies_fail_open() {
     let mut pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let limit = Limit::fixed_window(10, DAY);
-    let take = |subject| (subject, limit, Action::take(1));
+    let take = |subject| (subject, limit, Action::acquire(1));
     let lost = node_of(&pair, two).await;
     pair.cluster.masters[lost].kill();
     for (asked, position) in [([take(one), take(two)], 1), ([take(two), take(one)], 0)] {
@@ -517,7 +517,7 @@ async fn a_denial_stands_though_what_is_left_elsewhere_is_not_known() {
     let mut pair = Pair::new().await;
     pair.on_store_failure = FailureMode::Allow;
     let [one, two] = pair.subjects;
-    let take = |subject| (subject, Limit::fixed_window(1, DAY), Action::take(1));
+    let take = |subject| (subject, Limit::fixed_window(1, DAY), Action::acquire(1));
     pair.ask(&[take(one)]).await;
     let lost = node_of(&pair, two).await;
     pair.cluster.masters[lost].kill();
@@ -531,7 +531,7 @@ async fn a_denial_stands_while_another_node_hangs_which_is_found_out() {
     let mut pair = Pair::new().await;
     pair.on_store_failure = FailureMode::Allow;
     let [one, two] = pair.subjects;
-    let take = |subject| (subject, Limit::fixed_window(1, DAY), Action::take(1));
+    let take = |subject| (subject, Limit::fixed_window(1, DAY), Action::acquire(1));
     pair.ask(&[take(one)]).await;
     let hung = node_of(&pair, two).await;
     pair.cluster.masters[hung].signal("STOP");
@@ -557,7 +557,7 @@ async fn actions_that_take_nothing_run_on_every_node_that_answers() {
     let [one, two] = pair.subjects;
     let limit = Limit::concurrency(10);
     let leases = [LeaseId::new(), LeaseId::new()];
-    let take = |lease| Action::Take(Take::new(1).with_lease(lease));
+    let take = |lease| Action::Acquire(Acquire::new(1).with_lease(lease));
     for lease in leases {
         let both = [(one, limit, take(lease)), (two, limit, take(lease))];
         assert!(pair.ask(&both).await.all_allow());
@@ -595,7 +595,7 @@ async fn node_of(pair: &Pair, subject: &str) -> usize {
         &mark,
         subject,
         &Limit::fixed_window(1, DAY),
-        Action::take(1),
+        Action::acquire(1),
     );
     let answer = pending_answer_of(&pair.store, &[check]);
     answer.await.unwrap();
@@ -724,7 +724,7 @@ async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
     let limit = Limit::fixed_window(10, DAY);
     let other = PolicyId::new("other");
     let take = || {
-        let check = |policy| check_of(policy, one, &limit, Action::take(1));
+        let check = |policy| check_of(policy, one, &limit, Action::acquire(1));
         pending_answer_of(&pair.store, &[check(&pair.policy), check(&other)])
     };
     take().await.unwrap();

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-use tower_throttle::store::{Action, Algorithm, Patience, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, Wait};
 use tower_throttle::store::{Check, Decisions, PolicyId};
 use tower_throttle::{DAY, Decision, HOUR, Limit, Micros, Outcome, Penalty, Rate, RedisStore};
 
@@ -21,7 +21,7 @@ fn check<'a>(
     subject: &str,
     cost: u64,
 ) -> Check<'a> {
-    check_of(policy, subject, judge, Action::take(cost))
+    check_of(policy, subject, judge, Action::acquire(cost))
 }
 
 fn in_shadow(check: Check<'_>) -> Check<'_> {
@@ -50,7 +50,7 @@ async fn a_shadow_rate_that_fits_beside_one_that_does_not_keeps_its_take() {
     let cluster = Cluster::start();
     let store = store(&cluster).await;
     let [open, counted, full] = ["open", "counted", "full"].map(PolicyId::new);
-    let hourly = counted.with_further_rate(Micros::from(HOUR));
+    let hourly = counted.with_extra_rate(Micros::from(HOUR));
     let day = in_shadow(check(&counted, &Limit::fixed_window(10, DAY), ONE, 1));
     let hour = in_shadow(check(&hourly, &Limit::fixed_window(1, HOUR), ONE, 1));
     let checks = [
@@ -74,7 +74,7 @@ async fn a_shadow_that_fits_for_a_banned_subject_gives_nothing_back() {
     let [open, counted, full] = ["open", "counted", "full"].map(PolicyId::new);
     let day = in_shadow(check(&counted, &Limit::fixed_window(10, DAY), ONE, 1));
     let ban = in_shadow(check(&counted, &Penalty::after(1, HOUR, HOUR), ONE, 1));
-    let too_much = day.with_action(Action::take(11));
+    let too_much = day.with_action(Action::acquire(11));
     let checks = [
         check(&open, &Limit::gcra(100, DAY), ONE, 1),
         day,
@@ -105,7 +105,7 @@ async fn subjects_behind_one_that_denies_are_asked_without_taking() {
     ];
     assert!(ask(&store, &fitting).await.all_allow());
     let mut checks = fitting;
-    checks[2].action = Action::take(3);
+    checks[2].action = Action::acquire(3);
     let denied = ask(&store, &checks).await;
     let outcomes: Vec<_> = denied.iter().map(Decision::outcome).collect();
     let expected = [
@@ -175,10 +175,10 @@ async fn a_patient_policy_gives_back_as_long_as_nobody_waits() {
     let [patient, full] = ["patient", "full"].map(PolicyId::new);
     let limit = Limit::gcra(100, DAY);
     let waiting = |subject| {
-        check(&patient, &limit, subject, 1).with_action(Action::Take(
-            Take::new(1)
-                .with_patience(Patience::UntilItFits(Micros::from(HOUR)))
-                .for_good(),
+        check(&patient, &limit, subject, 1).with_action(Action::Acquire(
+            Acquire::new(1)
+                .with_wait(Wait::Strict(Micros::from(HOUR)))
+                .consumed(),
         ))
     };
     let one_of_it = check(&full, &Limit::gcra(1, DAY), other, 1);
@@ -209,13 +209,13 @@ async fn a_policy_that_holds_up_gives_nothing_back_under_waiters() {
     let [late, full] = ["late", "full"].map(PolicyId::new);
     let one_of_it = check(&full, &Limit::gcra(1, DAY), other, 1);
     assert!(ask(&store, &[one_of_it]).await.all_allow());
-    let patient = Patience::UntilItFits(Micros::from(2 * DAY));
+    let patient = Wait::Strict(Micros::from(2 * DAY));
     for (limit, patience) in [
         (Limit::gcra(1, DAY), patient),
-        (Limit::leaky_bucket(3, Rate::new(1, DAY)), Patience::None),
+        (Limit::leaky_bucket(3, Rate::new(1, DAY)), Wait::None),
     ] {
-        let take = Take::new(1).with_patience(patience).for_good();
-        let late = check(&late, &limit, one, 1).with_action(Action::Take(take));
+        let take = Acquire::new(1).with_wait(patience).consumed();
+        let late = check(&late, &limit, one, 1).with_action(Action::Acquire(take));
         let owed = async || ask(&store, &[looking(late)]).await[0].reset_after();
         cluster.masters[others_master].signal("STOP");
         let mut denied = pending_answer_of(&store, &[late, one_of_it]);

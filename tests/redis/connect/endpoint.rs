@@ -68,8 +68,8 @@ async fn several_subjects_are_decided_together_on_an_endpoint() {
     let [hundred, two] = [100, 2].map(|permits| Limit::fixed_window(permits, DAY));
     for nth in 1..=4 {
         let checks = [
-            check_of(&many, "everybody", &hundred, Action::take(1)),
-            check_of(&few, "alice", &two, Action::take(1)),
+            check_of(&many, "everybody", &hundred, Action::acquire(1)),
+            check_of(&few, "alice", &two, Action::acquire(1)),
         ];
         let decisions = pending_answer_of(&store, &checks).await.unwrap();
         assert!(

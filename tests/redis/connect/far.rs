@@ -55,7 +55,7 @@ impl Far {
                 &policy,
                 *subject,
                 &Limit::fixed_window(1, DAY),
-                Action::take(1),
+                Action::acquire(1),
             )
             .in_shadow(*is_shadow)
         };

@@ -73,7 +73,7 @@ async fn a_group_is_one_key_and_one_script_on_the_node_of_its_subject() {
             let mut nodes = Vec::new();
             for left in [[1, 9, 19], [0, 8, 18], [0, 8, 18], [0, 8, 18]] {
                 let before = group.scripts();
-                let decisions = group.ask(all, limits, Action::spend(1)).await;
+                let decisions = group.ask(all, limits, Action::consume(1)).await;
                 assert_eq!(remaining(&decisions), left, "{subject}");
                 let after = group.scripts().into_iter().zip(before);
                 let ran: Vec<_> = after.map(|(after, before)| after - before).collect();
@@ -112,7 +112,7 @@ async fn a_group_gives_back_what_it_took_if_another_is_denied() {
             let ask = |action| group.ask([one, one, two], [many, more, few], action);
             let before = remaining(&ask(Action::look()).await);
             let mut allowed = 0;
-            while ask(Action::take(1)).await.all_allow() {
+            while ask(Action::acquire(1)).await.all_allow() {
                 allowed += 1;
             }
             assert_eq!(allowed, before[2].min(before[0]));

@@ -60,7 +60,7 @@ fn askings() -> impl Strategy<Value = Asking> {
 /// For each of its checks: its id, its algorithm, and what it takes at this cost.
 fn judges(policy: &PolicyId, asking: &Asking, cost: u64) -> Vec<(PolicyId, Algorithm, u64)> {
     let rates = asking.rates.iter().map(|(further, limit)| {
-        let id = further.map_or(policy.clone(), |period| policy.with_further_rate(period));
+        let id = further.map_or(policy.clone(), |period| policy.with_extra_rate(period));
         (id, Algorithm::try_from(limit).unwrap(), cost)
     });
     let penalty = asking.penalty.iter().map(|penalty| {
@@ -128,9 +128,9 @@ async fn a_cluster_decides_as_a_single_store_and_leaves_as_much() {
         for step in &steps {
             clock.advance(step.after);
             let action = if step.is_final {
-                Action::spend
+                Action::consume
             } else {
-                Action::take
+                Action::acquire
             };
             let judges = step.asked.iter().flat_map(|asked| {
                 let policy = &policies[asked.policy];

@@ -75,7 +75,7 @@ async fn a_slot_moving_to_a_nameless_node_is_said_to_need_a_name() {
         &policy,
         "alice",
         &Limit::fixed_window(PLENTY, DAY),
-        Action::spend(1),
+        Action::consume(1),
     );
     let error = answer_of(&store, &[check]).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Configuration);

@@ -233,7 +233,7 @@ async fn a_server_is_named_whatever_it_answers() {
     server.set_full(true);
     assert_named(server.builder().connect().await.unwrap_err());
     let policy = PolicyId::new("api");
-    let take = |limit: Limit| check_of(&policy, "alice", &limit, Action::take(1));
+    let take = |limit: Limit| check_of(&policy, "alice", &limit, Action::acquire(1));
     let [plain, any] = [Limit::gcra(1, MINUTE), Limit::sliding_log(1, MINUTE)].map(take);
     for checks in [&[plain][..], &[any], &[plain, any]] {
         assert_named(answer_of(&store, checks).await.unwrap_err());

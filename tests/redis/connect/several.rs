@@ -16,7 +16,7 @@ async fn take(store: &RedisStore, subjects: [&str; 2]) -> Decisions {
     let policies = ["many", "few"].map(PolicyId::new);
     let each = policies.iter().zip(subjects).zip([MANY, FEW]);
     let checks: Vec<_> = each
-        .map(|((policy, subject), limit)| check_of(policy, subject, &limit, Action::spend(1)))
+        .map(|((policy, subject), limit)| check_of(policy, subject, &limit, Action::consume(1)))
         .collect();
     pending_answer_of(store, &checks).await.unwrap()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tower_throttle::store::PolicyId;
-use tower_throttle::store::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, LeaseId, Wait};
 use tower_throttle::{Clock, DAY, HOUR, Limit, MINUTE, ManualClock, Micros, Penalty, SECOND};
 
 use crate::keys::{LIMITS, RATE, limiter, policies};
@@ -73,10 +73,10 @@ pub(crate) fn lease(number: u64) -> LeaseId {
     LeaseId::from(NonZeroU64::new(number).unwrap())
 }
 
-pub(crate) fn take(cost: u64, patience: Patience, number: u64) -> Action {
-    Action::Take(
-        Take::new(cost)
-            .with_patience(patience)
+pub(crate) fn take(cost: u64, patience: Wait, number: u64) -> Action {
+    Action::Acquire(
+        Acquire::new(cost)
+            .with_wait(patience)
             .with_lease(lease(number)),
     )
 }
@@ -84,10 +84,10 @@ pub(crate) fn take(cost: u64, patience: Patience, number: u64) -> Action {
 /// Whatever it does: a charge beyond the limit, a reservation, a credit that shortens the debt.
 #[tokio::test]
 async fn every_action_that_writes_sets_the_expiry() {
-    let paid = Patience::UntilPaid(Micros::from(DAY));
+    let paid = Wait::Burst(Micros::from(DAY));
     for (name, _, limit) in LIMITS {
         let bench = Bench::redis().await;
-        let first = bench.act(limit, take(2, Patience::None, 1)).await.receipt();
+        let first = bench.act(limit, take(2, Wait::None, 1)).await.receipt();
         let actions = [
             take(1, paid, 2),
             Action::Charge(5),
@@ -136,7 +136,7 @@ async fn a_key_expires_no_earlier_than_what_it_holds() {
     let windows = [10, 15, 20].map(|seconds| seconds * SECOND);
     let pause = prop_oneof![2 => 0_u64..700_000, 1 => 0_u64..25_000_000];
     let action = prop_oneof![
-        4 => (1_u64..4).prop_map(Action::spend),
+        4 => (1_u64..4).prop_map(Action::consume),
         1 => (1_u64..4).prop_map(Action::Charge),
         1 => (1_u64..4).prop_map(|permits| Action::Credit { permits, taken_at: None }),
     ];
@@ -167,7 +167,7 @@ async fn a_key_expires_no_earlier_than_what_it_holds() {
 async fn a_reservation_is_kept_until_it_is_paid() {
     let bench = Bench::redis().await;
     let limit = Limit::token_bucket(1, tower_throttle::per_second(1));
-    let patience = Patience::UntilPaid(Micros::from(DAY));
+    let patience = Wait::Burst(Micros::from(DAY));
     let _ = bench.act(limit, take(3_600, patience, 1)).await;
     assert!(expires_in(&bench, HOUR));
 }
@@ -211,9 +211,9 @@ async fn a_key_is_gone_once_everything_was_given_back() {
 async fn leases_expire_with_the_last_of_them() {
     let bench = Bench::redis().await;
     let limit = Limit::concurrency(9).lease(MINUTE);
-    let _ = bench.act(limit, take(1, Patience::None, 1)).await;
+    let _ = bench.act(limit, take(1, Wait::None, 1)).await;
     bench.advance(10 * SECOND);
-    let _ = bench.act(limit, take(1, Patience::None, 2)).await;
+    let _ = bench.act(limit, take(1, Wait::None, 2)).await;
     assert!(expires_in(&bench, MINUTE));
     let _ = bench.act(limit, Action::Release(lease(2))).await;
     assert!(expires_in(&bench, 50 * SECOND));
@@ -228,8 +228,8 @@ async fn leases_expire_with_the_last_of_them() {
 async fn a_lease_that_is_renewed_leaves_the_others_their_time() {
     let bench = Bench::redis().await;
     let [long, short] = [MINUTE, 10 * SECOND].map(|life| Limit::concurrency(9).lease(life));
-    let _ = bench.act(long, take(1, Patience::None, 1)).await;
-    let _ = bench.act(short, take(1, Patience::None, 2)).await;
+    let _ = bench.act(long, take(1, Wait::None, 1)).await;
+    let _ = bench.act(short, take(1, Wait::None, 2)).await;
     let _ = bench.act(short, Action::Renew(lease(2))).await;
     assert!(expires_in(&bench, MINUTE));
 }
@@ -242,7 +242,7 @@ async fn a_penalty_expires_when_all_is_forgotten() {
     let penalty = Penalty::after(2, MINUTE, HOUR).doubling_up_to(3 * HOUR);
     let penalty = Algorithm::try_from(&penalty).unwrap();
     // It never fits, and so leaves only the penalty.
-    let denied = [guard, penalty].map(|algorithm| ("policy", algorithm, "key", Action::take(2)));
+    let denied = [guard, penalty].map(|algorithm| ("policy", algorithm, "key", Action::acquire(2)));
     bench.act_all(&denied).await;
     assert!(expires_in(&bench, MINUTE));
     bench.advance(10 * SECOND);
@@ -259,7 +259,7 @@ async fn a_penalty_expires_when_all_is_forgotten() {
     // The denials before a ban are forgotten with it, however short it is.
     bench.advance(6 * HOUR);
     let brief = Algorithm::try_from(&Penalty::after(2, HOUR, MINUTE)).unwrap();
-    let denied = [guard, brief].map(|algorithm| ("policy", algorithm, "key", Action::take(2)));
+    let denied = [guard, brief].map(|algorithm| ("policy", algorithm, "key", Action::acquire(2)));
     bench.act_all(&denied).await;
     assert!(expires_in(&bench, HOUR));
     bench.act_all(&denied).await;
@@ -287,7 +287,7 @@ async fn sliding_log_expires_to_the_millisecond() {
     let mut taken = Vec::new();
     for _ in 0..2 {
         clock.advance(Duration::from_micros(12_345));
-        assert!(act(Action::take(1)).await.is_allowed());
+        assert!(act(Action::acquire(1)).await.is_allowed());
         taken.push(clock.now());
         assert_lapses_with(clock.now());
     }
@@ -317,7 +317,7 @@ async fn a_key_that_is_counted_up_never_expires_before_it_is_paid() {
         let _ = bench.act(limit, Action::Reset).await;
         let counted = bench.server().calls("incrby");
         for _ in 0..50 {
-            let spent = bench.act(limit, Action::spend(cost)).await;
+            let spent = bench.act(limit, Action::consume(cost)).await;
             assert!(spent.is_allowed());
             assert!(expires_in(&bench, spent.reset_after()), "{limit:?}");
             bench.advance(Duration::from_micros(567));

@@ -188,8 +188,8 @@ fn actions() -> [Action; 9] {
     };
     [
         Action::look(),
-        Action::take(1),
-        Action::spend(1),
+        Action::acquire(1),
+        Action::consume(1),
         Action::Charge(1),
         credit(None),
         credit(Some(Micros::ZERO)),
@@ -232,7 +232,7 @@ async fn assert_is_foreign(
         let error = act(store, policy, algorithm, action).await;
         let kind = error.map_err(|error| error.kind());
         let case = format!("{policy} {command} {value:?} {action:?}");
-        assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{case}");
+        assert_eq!(kind, Err(StoreErrorKind::CorruptValue), "{case}");
         assert_eq!(dump(server, &key), before, "{case}");
     }
     delete(server, &key);
@@ -259,7 +259,7 @@ async fn malformed_leases_fail_their_questions_and_stay_as_they_are() {
     let release = Action::Release(LeaseId::from(NonZeroU64::MIN));
     let cases: [(Action, &[&str]); 3] = [
         // Three permits, for one lease that has one.
-        (Action::take(1), &["-3", "held", far, "1"]),
+        (Action::acquire(1), &["-3", "held", far, "1"]),
         // More than all have.
         (release, &["-1", "held", far, "1", "-2", "=1"]),
         // A lease of none.
@@ -270,7 +270,7 @@ async fn malformed_leases_fail_their_questions_and_stay_as_they_are() {
         let before = dump(&server, &key);
         let error = act(&store, "leases", algorithm, action).await;
         let kind = error.map_err(|error| error.kind());
-        assert_eq!(kind, Err(StoreErrorKind::ForeignValue), "{planted:?}");
+        assert_eq!(kind, Err(StoreErrorKind::CorruptValue), "{planted:?}");
         assert_eq!(dump(&server, &key), before, "{planted:?}");
         delete(&server, &key);
     }
@@ -301,7 +301,7 @@ async fn a_wrong_total_of_what_has_lapsed_fails_its_question() {
     }
 }
 
-/// Forgetting a key is asked for by name, and is the way to get rid of what should not be there.
+/// Invalidation a key is asked for by name, and is the way to get rid of what should not be there.
 #[tokio::test]
 async fn a_reset_forgets_also_what_is_not_ours() {
     let server = Server::start();
@@ -319,7 +319,7 @@ async fn a_reset_forgets_also_what_is_not_ours() {
 async fn a_value_that_is_not_ours_fails_its_key_alone() {
     let server = Server::start();
     let limiter = limiter(&server, policies()).await;
-    let failed = Outcome::FailedClosed(StoreErrorKind::ForeignValue);
+    let failed = Outcome::FailedClosed(StoreErrorKind::CorruptValue);
     for (policy, layout, _) in LIMITS {
         let key = key_of(policy, layout);
         plant(&server, &key, "HSET", &["a", "b"]);
@@ -355,7 +355,7 @@ async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
         plant(&server, &key, command, value);
         let before = dump(&server, &key);
         let decision = limiter.check("login", "alice").await.unwrap();
-        let failed = Outcome::FailedClosed(StoreErrorKind::ForeignValue);
+        let failed = Outcome::FailedClosed(StoreErrorKind::CorruptValue);
         assert_eq!(decision.outcome(), failed, "{command} {value:?}");
         assert_eq!(dump(&server, &key), before);
         assert_eq!(dump(&server, &guarded), None);

@@ -131,7 +131,7 @@ async fn a_foreign_group_key_fails_only_its_policies_and_subject() {
             let beside = limiter.check("beside", "alice").await.unwrap();
             [bob.outcome(), beside.outcome()]
         });
-        let alice = (0..20).map(|_| assert_follow_modes(&limiter, StoreErrorKind::ForeignValue));
+        let alice = (0..20).map(|_| assert_follow_modes(&limiter, StoreErrorKind::CorruptValue));
         let (others, _) = tokio::join!(join_all(others), join_all(alice));
         assert_eq!(others, [[Outcome::Allowed; 2]; 50], "{command} {value:?}");
         assert_eq!(limiter.breaker_state(), BreakerState::Closed);

@@ -65,18 +65,18 @@ async fn take_under(
 ) -> Result<Vec<u64>, StoreErrorKind> {
     let ask_of = |key, action| ask(bench, key, policies, limit, action);
     let decisions = match by {
-        By::Everything => ask_of("alice", Action::take(permits)).await,
-        By::Alone => ask_of("alice", Action::spend(permits)).await,
+        By::Everything => ask_of("alice", Action::acquire(permits)).await,
+        By::Alone => ask_of("alice", Action::consume(permits)).await,
         By::Together => {
             let keys: Vec<_> = (0..40).map(|number| format!("other-{number}")).collect();
-            let others = join_all(keys.iter().map(|key| ask_of(key, Action::spend(1))));
-            let alice = ask_of("alice", Action::spend(permits));
+            let others = join_all(keys.iter().map(|key| ask_of(key, Action::consume(1))));
+            let alice = ask_of("alice", Action::consume(permits));
             let (_, alice) = join(others, alice).await;
             alice
         }
         By::Beside => {
             let all = [policies, &[PolicyId::new("beside")]].concat();
-            ask(bench, "alice", &all, limit, Action::spend(permits)).await
+            ask(bench, "alice", &all, limit, Action::consume(permits)).await
         }
     };
     let remaining = |decisions: Decisions| {
@@ -120,7 +120,7 @@ async fn a_clock_that_ran_ahead_and_is_corrected_frees_no_capacity() {
         let found = take_under(&bench, &long, hour, by, 1).await.unwrap();
         assert_eq!(found[0], 1, "{by:?}");
         bench.clock.step_back(80 * SECOND);
-        let again = ask(&bench, "alice", &short, minute, Action::take(1)).await;
+        let again = ask(&bench, "alice", &short, minute, Action::acquire(1)).await;
         assert!(!again.unwrap()[0].is_allowed(), "{by:?}");
     }
 }
@@ -189,7 +189,7 @@ async fn a_value_that_is_no_record_fails_alone_whatever_is_asked_with_it() {
         plant_record(bench.server(), &key, &record);
         let before = dump(bench.server(), &key);
         let found = take(&bench, &policies, By::Together, 1).await;
-        assert_eq!(found, Err(StoreErrorKind::ForeignValue), "{record:?}");
+        assert_eq!(found, Err(StoreErrorKind::CorruptValue), "{record:?}");
         assert_eq!(dump(bench.server(), &key), before, "{record:?}");
     }
 }

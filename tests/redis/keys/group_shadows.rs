@@ -13,7 +13,10 @@ async fn in_shadow_a_policy_of_a_group_counts_and_holds_up_nobody() {
     let [a, b] = ["a", "b"].map(grouped);
     let [few, many] = [2, 5].map(|permits| Limit::gcra(permits, DAY));
     for (of_a, of_b) in [(1, 4), (0, 3), (0, 2)] {
-        let both = [(&a, few, Action::spend(1)), (&b, many, Action::spend(1))];
+        let both = [
+            (&a, few, Action::consume(1)),
+            (&b, many, Action::consume(1)),
+        ];
         let decisions = try_ask(bench.store(), &both, "a").await.unwrap();
         assert!(decisions[1].is_allowed());
         assert_eq!(left(&bench, &a, few).await, of_a);
@@ -29,7 +32,7 @@ async fn a_group_is_written_once_whichever_of_its_policies_are_in_shadow() {
     let many = Limit::gcra(1_000, DAY);
     let [a, b, d] = ["a", "b", "d"].map(grouped);
     let c = PolicyId::new("c");
-    let all = [&a, &b, &c, &d].map(|policy| (policy, many, Action::spend(1)));
+    let all = [&a, &b, &c, &d].map(|policy| (policy, many, Action::consume(1)));
     let mut taken = 0;
     for in_shadow in ["a", "d", "ab", "ad", "abd", "abcd", "c", "cd"] {
         // A script that had to be sent to the server is run only once.
@@ -57,7 +60,7 @@ async fn a_group_in_shadow_keeps_what_fits_and_nothing_else() {
     let [a, b, c] = ["a", "b", "c"].map(grouped);
     for (in_shadow, of_a, of_b, of_c) in [("ab", 0, 8, 8), ("ab", 0, 7, 7), ("abc", 0, 6, 6)] {
         let all = [(&a, few), (&b, many), (&c, many)];
-        let all = all.map(|(policy, limit)| (policy, limit, Action::spend(1)));
+        let all = all.map(|(policy, limit)| (policy, limit, Action::consume(1)));
         try_ask(bench.store(), &all, in_shadow).await.unwrap();
         assert_eq!(left(&bench, &a, few).await, of_a);
         assert_eq!(left(&bench, &b, many).await, of_b);
@@ -67,7 +70,10 @@ async fn a_group_in_shadow_keeps_what_fits_and_nothing_else() {
     let one = Limit::gcra(1, DAY);
     let c = grouped("other");
     for _ in 0..3 {
-        let all = [(&b, many, Action::spend(1)), (&c, one, Action::spend(1))];
+        let all = [
+            (&b, many, Action::consume(1)),
+            (&c, one, Action::consume(1)),
+        ];
         try_ask(bench.store(), &all, "b").await.unwrap();
     }
     assert_eq!(left(&bench, &b, many).await, 5);
@@ -81,7 +87,7 @@ async fn on_a_full_server_each_shadow_of_a_group_fails_alone() {
     let [a, b] = ["a", "b"].map(grouped);
     bench.server().set_full(true);
     // The enforced policy only looks.
-    let take = Action::spend(1);
+    let take = Action::consume(1);
     let all = [
         (&a, limit, take),
         (&own, limit, Action::look()),

@@ -63,7 +63,7 @@ const LIMITS: [Limit; 7] = [
 ];
 
 /// Final takes have a script of their own.
-pub(crate) const TAKES: [fn(u64) -> Action; 2] = [Action::take, Action::spend];
+pub(crate) const TAKES: [fn(u64) -> Action; 2] = [Action::acquire, Action::consume];
 
 #[tokio::test]
 async fn one_key_and_one_script_serve_five_policies_of_a_group() {
@@ -145,7 +145,10 @@ async fn a_reset_charge_or_credit_changes_one_policy_of_a_group_alone() {
     for limit in LIMITS {
         let bench = Bench::redis().await;
         let [a, b] = ["a", "b"].map(grouped);
-        let taken = [(&a, limit, Action::take(4)), (&b, limit, Action::take(3))];
+        let taken = [
+            (&a, limit, Action::acquire(4)),
+            (&b, limit, Action::acquire(3)),
+        ];
         let receipt = ask(&bench, &taken).await[0].receipt();
         let credit = |permits, taken_at| Action::Credit { permits, taken_at };
         let refund = |permits, receipt| Action::Refund { permits, receipt };
@@ -180,7 +183,7 @@ async fn subjects_share_no_key_and_lone_policies_have_their_own() {
                 policy,
                 subject,
                 Algorithm::try_from(&Limit::gcra(3, DAY)).unwrap(),
-                Action::spend(1),
+                Action::consume(1),
             )
             .with_failure_mode(FailureMode::Deny)
         })
@@ -225,7 +228,7 @@ async fn another_rate_joins_and_leaves_a_state_that_was_stored_alone() {
         for take in TAKES {
             let bench = Bench::redis().await;
             let first = PolicyId::new("api");
-            let further = first.with_further_rate(Micros::from(HOUR));
+            let further = first.with_extra_rate(Micros::from(HOUR));
             let hour = Limit::gcra(100, HOUR);
             ask(&bench, &[(&first, limit, take(1))]).await;
             let both = [(&first, limit, take(1)), (&further, hour, take(1))];
@@ -270,7 +273,7 @@ pub(crate) fn entry(id: [u8; 4], fraction: u32, us: u64) -> Vec<u8> {
 
 /// The id of this policy's debt in the record, under `gcra`. Nothing is stored before or after.
 pub(crate) async fn id_of(server: &Server, store: &dyn Store, policy: &PolicyId) -> [u8; 4] {
-    let done = [(policy, Limit::gcra(1, DAY), Action::take(1))];
+    let done = [(policy, Limit::gcra(1, DAY), Action::acquire(1))];
     try_ask(store, &done, "").await.unwrap();
     let record: Vec<u8> = server.query(("GETDEL", group_key()));
     record[..4].try_into().unwrap()
@@ -319,8 +322,8 @@ async fn a_value_that_is_no_record_fails_its_group_and_stays() {
         let before = dump(server, &key);
         for action in [
             Action::look(),
-            Action::take(1),
-            Action::spend(1),
+            Action::acquire(1),
+            Action::consume(1),
             Action::Charge(1),
         ] {
             for done in [
@@ -331,7 +334,7 @@ async fn a_value_that_is_no_record_fails_its_group_and_stays() {
                 let found = found.map(|decisions| decisions[0].outcome());
                 assert_eq!(
                     found,
-                    Err(StoreErrorKind::ForeignValue),
+                    Err(StoreErrorKind::CorruptValue),
                     "{case} {action:?}"
                 );
                 assert_eq!(dump(server, &key), before, "{case} {action:?}");

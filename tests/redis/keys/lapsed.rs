@@ -1,7 +1,7 @@
 //! Lapsed leases, such as all of a dead process, are counted and cleared at once; and so is what a log has
 //! of lapsed permits.
 
-use tower_throttle::store::{Action, Patience};
+use tower_throttle::store::{Action, Wait};
 use tower_throttle::{Limit, MINUTE, SECOND};
 
 use crate::keys::expiry;
@@ -14,7 +14,7 @@ const LEASES: u64 = 2_500;
 async fn many_leases_that_lapsed_take_few_commands() {
     let bench = Bench::redis().await;
     let limit = Limit::concurrency(10_000).lease(MINUTE);
-    let take = |number| expiry::take(1, Patience::None, number);
+    let take = |number| expiry::take(1, Wait::None, number);
     for number in 1..=LEASES {
         let _ = bench.act(limit, take(number)).await;
     }
@@ -39,15 +39,15 @@ async fn many_leases_that_lapsed_take_few_commands() {
 async fn the_permits_of_a_lease_that_lapsed_or_is_released_go_with_it() {
     let bench = Bench::redis().await;
     let limit = Limit::concurrency(9).lease(MINUTE);
-    let _ = bench.act(limit, expiry::take(2, Patience::None, 1)).await;
+    let _ = bench.act(limit, expiry::take(2, Wait::None, 1)).await;
     bench.advance(50 * SECOND);
-    let _ = bench.act(limit, expiry::take(1, Patience::None, 2)).await;
+    let _ = bench.act(limit, expiry::take(1, Wait::None, 2)).await;
     // The first lease, its permits, the second one, and the total.
     assert_eq!(members(&bench), 4);
     bench.advance(20 * SECOND);
-    let _ = bench.act(limit, expiry::take(1, Patience::None, 3)).await;
+    let _ = bench.act(limit, expiry::take(1, Wait::None, 3)).await;
     assert_eq!(members(&bench), 3);
-    let _ = bench.act(limit, expiry::take(2, Patience::None, 4)).await;
+    let _ = bench.act(limit, expiry::take(2, Wait::None, 4)).await;
     assert_eq!(members(&bench), 5);
     let _ = bench.act(limit, Action::Release(expiry::lease(4))).await;
     assert_eq!(members(&bench), 3);

@@ -1,7 +1,7 @@
 //! A limit that is lowered while many more leases live: denials until they are released are as
 //! cheap as others.
 
-use tower_throttle::store::Patience;
+use tower_throttle::store::Wait;
 use tower_throttle::{Limit, MINUTE, SECOND};
 
 use crate::keys::expiry;
@@ -13,7 +13,7 @@ const LEASES: u64 = 1_000;
 async fn a_denial_far_above_the_limit_takes_few_commands() {
     let bench = Bench::redis().await;
     let of = |permits| Limit::concurrency(permits).lease(MINUTE);
-    let take = |cost, number| expiry::take(cost, Patience::None, number);
+    let take = |cost, number| expiry::take(cost, Wait::None, number);
     for number in 1..=LEASES {
         let _ = bench.act(of(2_000), take(1, number)).await;
         bench.advance(SECOND / 1_000);

@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use tower_throttle::store::{Action, Algorithm};
 use tower_throttle::store::{Decisions, PolicyId, Store};
 use tower_throttle::{
-    DAY, FailureMode, HOUR, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, RedisStore, Rules, SECOND, Subject,
+    DAY, FailureMode, HOUR, Key, Limit, Limiter, Outcome, Penalty, Policy, Rate, RedisStore, Rules,
+    SECOND, Subject,
 };
 
 use support::asking::{GO_ALONE, answer_of, check_of};
@@ -154,7 +155,7 @@ async fn a_denial_writes_nothing_to_any_key() {
     for (name, _, limit) in LIMITS {
         for policies in shapes(name) {
             let take = async |policies: &[PolicyId], permits| {
-                ask_together(&store, policies, &limit, Action::spend(permits)).await
+                ask_together(&store, policies, &limit, Action::consume(permits)).await
             };
             take(&policies[..1], 3).await;
             // Beside a key that owes nothing, and one that owes something.
@@ -178,7 +179,7 @@ async fn a_sliding_window_keeps_one_count_for_each_slice() {
     let bench = Bench::redis().await;
     let limit = Limit::sliding_window(1_000, SECOND).slices(10);
     for _ in 0..500 {
-        assert!(bench.act(limit, Action::spend(1)).await.is_allowed());
+        assert!(bench.act(limit, Action::consume(1)).await.is_allowed());
         bench.advance(Duration::from_millis(2));
     }
     let state: String = bench.server().query(("GET", bench.server().keys()));
@@ -208,7 +209,7 @@ async fn a_take_costs_the_server_little_however_many_slices_a_window_has() {
     let [few, many] = limits.map(|limit| Algorithm::try_from(&limit).unwrap());
     let take = async || {
         for (policy, algorithm) in [("few", few), ("many", many)] {
-            let done = [(policy, algorithm, "alice", Action::take(1))];
+            let done = [(policy, algorithm, "alice", Action::acquire(1))];
             assert!(bench.act_all(&done).await.all_allow());
         }
     };

@@ -94,8 +94,8 @@ fn actions() -> impl Strategy<Value = Action> {
     };
     prop_oneof![
         Just(Action::look()),
-        (1_u64..6).prop_map(Action::take),
-        (1_u64..6).prop_map(Action::spend),
+        (1_u64..6).prop_map(Action::acquire),
+        (1_u64..6).prop_map(Action::consume),
         (1_u64..6).prop_map(Action::Charge),
         (1_u64..6).prop_map(credit),
         Just(Action::Renew(lease())),
@@ -152,7 +152,7 @@ async fn any_value_of_a_key_is_read_or_reported_as_foreign() {
             for action in actions {
                 let case = format!("{name} {command} {value:?} {action:?}");
                 let failure = act(&store, &policy, &[(algorithm, action)]).await;
-                let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
+                let is_known = matches!(failure, None | Some(StoreErrorKind::CorruptValue));
                 assert!(is_known, "{case}: {failure:?}");
                 assert_expires(&server, &key, &case);
             }
@@ -172,9 +172,9 @@ async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
         plant(&server, &key, command, &[&value[0]]);
         server.query::<i64>(("PEXPIRE", &key, 60_000));
         for cost in [0, 2, 2, 2] {
-            let take = Action::take(cost);
+            let take = Action::acquire(cost);
             let failure = act(&store, &policy, &[(denied, take), (penalty, take)]).await;
-            let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
+            let is_known = matches!(failure, None | Some(StoreErrorKind::CorruptValue));
             assert!(is_known, "{value:?}: {failure:?}");
             assert_expires(&server, &key, &value[0]);
         }
@@ -196,9 +196,9 @@ async fn any_entry_of_a_record_is_read_or_reported_as_foreign() {
         for action in actions {
             let case = format!("{us} {fraction} {action:?}");
             for policy in [&policy, &neighbour] {
-                for action in [action, Action::spend(1)] {
+                for action in [action, Action::consume(1)] {
                     let failure = act(&store, policy, &[(limit, action)]).await;
-                    let is_known = matches!(failure, None | Some(StoreErrorKind::ForeignValue));
+                    let is_known = matches!(failure, None | Some(StoreErrorKind::CorruptValue));
                     assert!(is_known, "{case}: {failure:?}");
                     assert_expires(&server, &group_key(), &case);
                 }
@@ -221,11 +221,15 @@ async fn no_value_opens_the_circuit_breaker_for_others() {
             let failure = decision.store_failure();
             assert_eq!(
                 failure,
-                Some(StoreErrorKind::ForeignValue),
+                Some(StoreErrorKind::CorruptValue),
                 "{name} {value:?}"
             );
         }
-        assert_eq!(limiter.breaker_state(), BreakerState::Closed, "{name} {value:?}");
+        assert_eq!(
+            limiter.breaker_state(),
+            BreakerState::Closed,
+            "{name} {value:?}"
+        );
         crate::keys::foreign::delete(&server, &key);
     }
 }

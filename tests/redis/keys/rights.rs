@@ -1,7 +1,7 @@
 //! The rights that the documentation names.
 
 use tower_throttle::store::PolicyId;
-use tower_throttle::store::{Action, Algorithm, LeaseId, Patience, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, LeaseId, Wait};
 use tower_throttle::{DAY, Limit, Micros, Penalty, RedisStore, StoreErrorKind};
 
 use crate::keys::LIMITS;
@@ -26,9 +26,9 @@ async fn the_documented_rights_suffice_for_every_action() {
     let policy = PolicyId::new("policy");
     let (first, second) = (LeaseId::new(), LeaseId::new());
     let take = |lease| {
-        Action::Take(
-            Take::new(2)
-                .with_patience(Patience::UntilPaid(Micros::from(DAY)))
+        Action::Acquire(
+            Acquire::new(2)
+                .with_wait(Wait::Burst(Micros::from(DAY)))
                 .with_lease(lease),
         )
     };
@@ -51,7 +51,7 @@ async fn the_documented_rights_suffice_for_every_action() {
             Action::Reset,
         ] {
             // A penalty stands behind checks that ask, and is forgotten with them.
-            let guards = matches!(action, Action::Take(_) | Action::Reset);
+            let guards = matches!(action, Action::Acquire(_) | Action::Reset);
             let mut checks = vec![check(algorithm, action)];
             checks.extend(guards.then(|| check(penalty, action)));
             let answer = pending_answer_of(&store, &checks);
@@ -69,7 +69,12 @@ async fn the_documented_rights_suffice_after_any_idle_time() {
     let store = store_with(&server, documented_rights()).without_deny_cache();
     let policy = PolicyId::new("policy");
     for _ in 0..2 {
-        let check = check_of(&policy, "alice", &Limit::gcra(1_000, DAY), Action::take(1));
+        let check = check_of(
+            &policy,
+            "alice",
+            &Limit::gcra(1_000, DAY),
+            Action::acquire(1),
+        );
         assert!(pending_answer_of(&store, &[check]).await.is_ok());
         tokio::time::pause();
         tokio::time::advance(DAY).await;
@@ -96,7 +101,7 @@ async fn a_missing_right_is_a_configuration_error() {
             &policy,
             "alice",
             &Limit::concurrency(1),
-            Action::take(1),
+            Action::acquire(1),
         )],
     );
     let kind = answer.await.unwrap_err().kind();
@@ -111,7 +116,7 @@ async fn a_right_missing_for_a_while_leaves_no_unreadable_key() {
     let store = store_with(&server, documented_rights()).without_deny_cache();
     let policy = PolicyId::new("policy");
     let take = async |subject: &str, limit: &Limit| {
-        let check = check_of(&policy, subject, limit, Action::take(1));
+        let check = check_of(&policy, subject, limit, Action::acquire(1));
         let answer = pending_answer_of(&store, &[check]).await;
         answer.map_err(|error| error.kind())
     };

@@ -18,7 +18,7 @@ async fn every_script_goes_by_the_servers_clock_to_the_microsecond() {
     for (name, _, limit) in LIMITS {
         for policies in shapes(name) {
             let started = Instant::now();
-            let taken = ask_together(&store, &policies, &limit, Action::spend(1)).await;
+            let taken = ask_together(&store, &policies, &limit, Action::consume(1)).await;
             let looked = ask_together(&store, &policies, &limit, Action::look()).await;
             let elapsed = started.elapsed();
             for (taken, looked) in taken.iter().zip(&looked) {
@@ -48,7 +48,7 @@ async fn every_script_that_denies_repairs_what_a_fast_clock_left() {
         }
         for policies in shapes(name) {
             let ask = async |permits| -> Vec<Decision> {
-                let action = Action::take(permits);
+                let action = Action::acquire(permits);
                 let answers = ask_together(&store, &policies, &limit, action).await;
                 answers.iter().flat_map(|answer| answer.to_vec()).collect()
             };

@@ -12,7 +12,7 @@ use support::asking::{answer_of, check_of};
 use support::redis::Server;
 use support::rights::user_with;
 
-const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::ForeignValue);
+const FOREIGN: Outcome = Outcome::FailedOpen(StoreErrorKind::CorruptValue);
 const NOT_PERMITTED: Outcome = Outcome::FailedOpen(StoreErrorKind::Configuration);
 const REFUSED: Outcome = Outcome::FailedOpen(StoreErrorKind::Busy);
 const FULL: Outcome = Outcome::FailedOpen(StoreErrorKind::Full);
@@ -24,7 +24,7 @@ async fn ask(store: &RedisStore, asked: &[(&str, Algorithm)]) -> Result<Decision
         .iter()
         .zip(&policies)
         .map(|((name, algorithm), policy)| {
-            check_of(policy, "alice", *algorithm, Action::take(1)).in_shadow(*name != "own")
+            check_of(policy, "alice", *algorithm, Action::acquire(1)).in_shadow(*name != "own")
         })
         .collect();
     answer_of(store, &checks).await
@@ -90,7 +90,7 @@ async fn a_foreign_enforced_value_fails_all_beside_it_uncounted() {
     let before = dump(&server, &key);
     for asked in [[own, shadow], [shadow, own]] {
         let found = outcomes(ask(&store, &asked).await);
-        assert_eq!(found, Err(StoreErrorKind::ForeignValue));
+        assert_eq!(found, Err(StoreErrorKind::CorruptValue));
     }
     assert_eq!(dump(&server, &key), before);
     assert_eq!(dump(&server, &key_of("shadow", "fixed_window2")), None);
@@ -128,11 +128,11 @@ async fn a_foreign_shadow_rate_leaves_other_rate_and_penalty_alone() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let (login, alice) = (PolicyId::new("login"), "alice");
-    let daily = login.with_further_rate(Micros::from(DAY));
+    let daily = login.with_extra_rate(Micros::from(DAY));
     // Logs have a key for each rate.
     let limit = Limit::sliding_log(5, DAY);
     let penalty = Penalty::after(1, DAY, DAY);
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     let asked = [
         check_of(&login, alice, &limit, take).in_shadow(true),
         check_of(&daily, alice, &limit, take).in_shadow(true),
@@ -179,7 +179,7 @@ async fn a_former_master_fails_what_is_in_shadow_alone() {
     let limit = algorithm(Limit::gcra(3, DAY));
     let checks = [
         check_of(&own, "alice", limit, Action::look()),
-        check_of(&login, "alice", limit, Action::take(1)).in_shadow(true),
+        check_of(&login, "alice", limit, Action::acquire(1)).in_shadow(true),
     ];
     // A replica of a master that does not exist.
     server.query::<()>(("REPLICAOF", "127.0.0.1", "1"));

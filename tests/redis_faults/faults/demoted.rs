@@ -96,7 +96,7 @@ async fn are_asked_once_more_together(policies: &[PolicyId], keys: usize) {
     let ask = |subject: u64| {
         let checks = policies
             .iter()
-            .map(|policy| check_of(policy, subject, &DEBT, Action::spend(1)));
+            .map(|policy| check_of(policy, subject, &DEBT, Action::consume(1)));
         pending_answer_of(&store, &checks.collect::<Vec<_>>())
     };
     assert!(ask(SUBJECTS).await.unwrap().all_allow());

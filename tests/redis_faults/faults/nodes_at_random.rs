@@ -87,7 +87,7 @@ async fn ask_until(
         if Instant::now() > end {
             break;
         }
-        let answer = timeout(DEADLINE, ask(&store, limit, &question, Action::spend(1))).await;
+        let answer = timeout(DEADLINE, ask(&store, limit, &question, Action::consume(1))).await;
         for (position, subject) in question.subjects.iter().enumerate() {
             let is_allowed = match &answer {
                 Ok(Ok(decisions)) => decisions[position].store_failure().is_none(),

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::{Request, Response};
 use tokio::runtime::Builder;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::store::{Action, LeaseId, Take};
+use tower_throttle::store::{Acquire, Action, LeaseId};
 use tower_throttle::store::{Check, PolicyId, Store};
 use tower_throttle::{
     BreakerState, DAY, FailureMode, HOUR, Key, Limit, Limiter, Policy, RateLimitLayer, RedisStore,
@@ -270,12 +270,12 @@ async fn a_node_whose_reply_is_lost_gives_permits_back_once() {
         let decisions = ask(&looks).await.unwrap();
         [decisions[0].remaining(), decisions[1].remaining()]
     };
-    let others = ask(&[permits(one, Action::take(5))]).await;
+    let others = ask(&[permits(one, Action::acquire(5))]).await;
     assert!(others.unwrap().all_allow());
 
     cluster.masters[hung].signal("STOP");
-    let place = Action::Take(Take::new(1).with_lease(LeaseId::new()));
-    let take = Action::take(1);
+    let place = Action::Acquire(Acquire::new(1).with_lease(LeaseId::new()));
+    let take = Action::acquire(1);
     let asking = tokio::spawn(ask(&[
         permits(one, take),
         places(place),

@@ -211,7 +211,7 @@ async fn failures_of_single_keys_do_not_open_the_breaker() {
     let key = server.keys().pop().unwrap();
     server.query::<()>(("SET", key, "not ours", "EX", 600));
     for (is_full, expected) in [
-        (false, StoreErrorKind::ForeignValue),
+        (false, StoreErrorKind::CorruptValue),
         (true, StoreErrorKind::Full),
     ] {
         server.set_full(is_full);

@@ -8,7 +8,7 @@ use tower_throttle::{
 
 use crate::outage::{back, open};
 use support::redis::Server;
-use support::router::{Refusal, Router};
+use support::router::{EarlyRejection, Router};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -42,7 +42,11 @@ async fn servers_pause(servers: &[Server], limiter: &Limiter) {
 
 #[tokio::test]
 async fn nothing_is_sent_that_has_no_key() {
-    for refusal in [Refusal::HangUp, Refusal::Error, Refusal::Silence] {
+    for refusal in [
+        EarlyRejection::HangUp,
+        EarlyRejection::Error,
+        EarlyRejection::Silence,
+    ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
         let by_url = RedisStore::connect(&router.url()).await.unwrap();
@@ -70,7 +74,11 @@ async fn nothing_is_sent_that_has_no_key() {
 /// It is asked for its role all the same, and another connection is made without that.
 #[tokio::test]
 async fn connections_of_the_application_go_through_it() {
-    for refusal in [Refusal::HangUp, Refusal::Error, Refusal::Silence] {
+    for refusal in [
+        EarlyRejection::HangUp,
+        EarlyRejection::Error,
+        EarlyRejection::Silence,
+    ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
         let login = redis::IntoConnectionInfo::into_connection_info(router.url()).unwrap();
@@ -91,7 +99,11 @@ async fn connections_of_the_application_go_through_it() {
 /// The servers know the scripts, so that decisions need none of the commands of a probe.
 #[tokio::test]
 async fn a_probe_without_answer_does_not_stop_further_questions() {
-    for refusal in [Refusal::HangUp, Refusal::Error, Refusal::Silence] {
+    for refusal in [
+        EarlyRejection::HangUp,
+        EarlyRejection::Error,
+        EarlyRejection::Silence,
+    ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
         let store = from_pool(&router.url());

@@ -244,7 +244,7 @@ fn a_store_is_asked_by_whoever_polls_the_answer() {
     let server = Server::start();
     let store = server.builder().connect_lazy().unwrap();
     let policy = PolicyId::new("api");
-    let check = check_of(&policy, 1, &Limit::gcra(10, DAY), Action::take(1));
+    let check = check_of(&policy, 1, &Limit::gcra(10, DAY), Action::acquire(1));
     // Outside of any runtime.
     let answer = pending_answer_of(&store, &[check]);
     assert!(runtime().block_on(answer).unwrap().all_allow());

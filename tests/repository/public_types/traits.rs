@@ -11,7 +11,7 @@ use axum::routing::Route as AxumRoute;
 use bytes::Bytes;
 use http_body_util::Full;
 use tower_throttle::config::UserId;
-use tower_throttle::store::{Action, Algorithm, Ask, LeaseId, Patience, Reading, State, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, Ask, LeaseId, Reading, State, Wait};
 use tower_throttle::store::{Answer, Check, Decisions, DenyCache, PolicyId, Receipt};
 use tower_throttle::{
     AccessList, AlwaysAllow, AlwaysDeny, BreakerState, CheckError, ClientAddr, Config, ConfigError,
@@ -40,10 +40,10 @@ fn all_types_can_be_sent_shared_and_shown() {
         ConfigFile, Decision, DecisionEvent<'_>, DecisionResult, Decisions, DenyCache<MemoryStore>, Everybody,
         Extension<UserId>, FailureMode, Header, HeaderCost, Host, Kept, Key, LeaseId, Limit, Limiter,
         LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
-        OnMissingKey, Operator, Outcome, Patience, Peer, PeerAddr, PeerNetwork, Penalty, Permit, PlainText, Policy, PolicyId,
+        OnMissingKey, Operator, Outcome, Wait, Peer, PeerAddr, PeerNetwork, Penalty, Permit, PlainText, Policy, PolicyId,
         PolicySummary, ProblemJson, QuotaHeaders, Prefetch, Rate, RateLimit<()>, RateLimitLayer, Reading, Receipt,
         RedisCredentials, RedisStore, RedisStoreBuilder, RefusalEvent<'_>, RefusalReason, Rejection, RejectionKind, RequestHead<'_>,
-        ResponseBody<Full<Bytes>>, ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Take,
+        ResponseBody<Full<Bytes>>, ResponseHead<'_>, Route, Rules, State, StoreErrorKind, Subject, SystemClock, Acquire,
         Throttle<()>, ThrottleLayer, TopDenied, TopDeniedBuilder, TopEntry, UserId, Verdict, WatchedConfig, Wrapped,
         RateLimit<(), Wrapped>, RateLimitLayer<Wrapped>,
     );

@@ -150,7 +150,7 @@ async fn an_attack_that_changes_another_subject_costs_no_more() {
     let algorithm = |limit| Algorithm::try_from(&limit).unwrap();
     let address = algorithm(Limit::gcra(10, HOUR));
     let name = algorithm(Limit::sliding_log(10, HOUR));
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     let mut calls = 0;
     for request in 0..2_000 {
         if request == 1_000 {
@@ -191,8 +191,8 @@ async fn an_attack_with_a_cost_another_policy_lacks_costs_no_more() {
             let cost = if request == 0 { 1 } else { 11 };
             let user = format!("made up {request}");
             let asked = [
-                ("address", address, &*eve, Action::take(1)),
-                ("other", other, &*user, Action::take(cost)),
+                ("address", address, &*eve, Action::acquire(1)),
+                ("other", other, &*user, Action::acquire(cost)),
             ];
             answer(ask(&store, &asked)).await.all_allow()
         };

@@ -43,7 +43,7 @@ async fn a_denial_that_arrives_after_permits_came_back_is_forgotten() {
         for reset_first in [false, true] {
             let bench = Bench::new();
             while bench.take(limit, 1).await.remaining() > 0 {}
-            let denied = bench.begin(limit, Action::take(1));
+            let denied = bench.begin(limit, Action::acquire(1));
             let reset = bench.begin(limit, Action::Reset);
             let answers = if reset_first {
                 [reset, denied]
@@ -92,7 +92,7 @@ async fn a_denial_that_overtakes_a_reset_is_forgotten_with_it() {
     let algorithm = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
     let cache = DenyCache::new(Overtaken(Bench::new()));
     let act = |action| ask(&cache, &[("api", algorithm, "alice", action)]);
-    let take = || answer(act(Action::take(1))).map(|decisions| decisions.all_allow());
+    let take = || answer(act(Action::acquire(1))).map(|decisions| decisions.all_allow());
     assert!(take().await);
     let reset = act(Action::Reset);
     assert!(!take().await, "not reset yet");

@@ -60,7 +60,7 @@ async fn ask(store: &RedisStore, asked: &[(PolicyId, String)], actions: &[Action
 impl Apart {
     /// A question that holds the first policy's only permit until its second policy has decided.
     async fn taken_for_a_while(&self) -> JoinHandle<Decisions> {
-        let take = [Action::take(1); 2];
+        let take = [Action::acquire(1); 2];
         ask(&self.other, &self.policies[1..], &take).await;
         self.cluster.masters[self.second_is_on].signal("STOP");
         let (store, policies) = (self.store.clone(), self.policies.clone());
@@ -81,7 +81,7 @@ impl Apart {
     }
 
     async fn take_first(&self) -> bool {
-        ask(&self.store, &self.policies[..1], &[Action::take(1)]).await[0].is_allowed()
+        ask(&self.store, &self.policies[..1], &[Action::acquire(1)]).await[0].is_allowed()
     }
 }
 

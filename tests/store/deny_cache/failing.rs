@@ -75,14 +75,14 @@ async fn remembered_denials_hold_while_the_breaker_is_open() {
 async fn remembered_denials_hold_beside_a_cost_that_never_fits() {
     let Bench { cache, .. } = Bench::new();
     let narrow = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
-    let take = ("client", narrow, "eve", Action::take(1));
+    let take = ("client", narrow, "eve", Action::acquire(1));
     assert!(answer(ask(&cache, &[take])).await.all_allow());
     assert!(!answer(ask(&cache, &[take])).await.all_allow());
     let [client, user] = ["client", "user"].map(PolicyId::new);
     let subject = |name: &str| Subject::from(&Key::from(name));
     let known = cache.remembered(&[
-        Check::new(&client, subject("eve"), narrow, Action::take(1)),
-        Check::new(&user, subject("made up"), narrow, Action::take(2)),
+        Check::new(&client, subject("eve"), narrow, Action::acquire(1)),
+        Check::new(&user, subject("made up"), narrow, Action::acquire(2)),
     ]);
     assert_eq!(known.and_then(|known| known.denied_by()), Some(0));
 }
@@ -142,7 +142,7 @@ struct SilentAboutTwo(Trips);
 impl Store for SilentAboutTwo {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         match checks[0].action {
-            Action::Take(take) if take.cost == 2 => Answer::Pending(Box::pin(pending())),
+            Action::Acquire(take) if take.cost == 2 => Answer::Pending(Box::pin(pending())),
             _ => self.0.ask(checks),
         }
     }

@@ -105,7 +105,7 @@ impl Group {
 
 /// Takes one permit from Eve.
 fn check(policy: &PolicyId, limit: Limit) -> Check<'_> {
-    check_of(policy, "eve", &limit, Action::spend(1))
+    check_of(policy, "eve", &limit, Action::consume(1))
 }
 
 /// In each group one policy is used up; the others have much left, and never deny.

@@ -6,7 +6,7 @@ use std::array::from_fn;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tower_throttle::store::{Action, Patience};
+use tower_throttle::store::{Action, Wait};
 use tower_throttle::store::{Check, Decisions, DenyCache, Store};
 use tower_throttle::{
     Clock as _, Decision, Limit, MINUTE, ManualClock, MemoryStore, Micros, Outcome, Penalty, Rate,
@@ -33,7 +33,7 @@ impl Kind {
         self.limit_in(self.period, permits)
     }
 
-    fn further_rate(self, permits: u64) -> Option<Limit> {
+    fn extra_rate(self, permits: u64) -> Option<Limit> {
         let is_there = self.has_further_rate;
         is_there.then(|| self.limit_in(3 * self.period, permits + 2))
     }
@@ -101,7 +101,7 @@ fn histories() -> impl Strategy<Value = History> {
                 }
                 History {
                     limits: from_fn(|policy| kinds[policy].limit(permits[policy])),
-                    further_rates: from_fn(|policy| kinds[policy].further_rate(permits[policy])),
+                    extra_rates: from_fn(|policy| kinds[policy].extra_rate(permits[policy])),
                     penalties,
                     in_group,
                     steps,
@@ -129,16 +129,16 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
     ];
     let longest = (0_u64..3_000_000).prop_map(Micros::new);
     let patience = prop_oneof![
-        4 => Just(Patience::None),
-        1 => longest.clone().prop_map(Patience::UntilItFits),
-        1 => longest.prop_map(Patience::UntilPaid),
+        4 => Just(Wait::None),
+        1 => longest.clone().prop_map(Wait::Strict),
+        1 => longest.prop_map(Wait::Burst),
     ];
     let cost = prop_oneof![1 => Just(0_u64), 8 => Just(1), 4 => 2_u64..9];
     // Most are plain, and have scripts of their own.
     let is_plain = prop::bool::weighted(0.6);
     let take = (cost.clone(), patience, is_plain).prop_map(|(cost, patience, is_final)| {
-        let patience = if is_final { Patience::None } else { patience };
-        Act::Take {
+        let patience = if is_final { Wait::None } else { patience };
+        Act::Acquire {
             cost,
             patience,
             lease: None,
@@ -164,7 +164,7 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
     let changes = change.prop_map(move |change| {
         let of_both = change.map(|(policy, permits)| {
             let kind = kinds[policy];
-            let further = kind.further_rate(permits);
+            let further = kind.extra_rate(permits);
             let further = further.map(|limit| (POLICIES + policy, limit));
             [Some((policy, kind.limit(permits))), further]
         });
@@ -207,8 +207,8 @@ async fn run(
         }
         // As a limiter asks.
         for check in checks.iter_mut().filter(|check| is_penalty(check)) {
-            if let Action::Take(take) = check.action {
-                check.action = Action::take(take.cost.min(1));
+            if let Action::Acquire(take) = check.action {
+                check.action = Action::acquire(take.cost.min(1));
             }
         }
         let expected = answer(plain.ask(&checks)).await;
@@ -265,7 +265,7 @@ fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Resul
             // A sliding limit may be known to deny a smaller cost, for less time.
             Outcome::Denied | Outcome::Banned
                 if found.retry_after() < expected.retry_after()
-                    && !(name.starts_with("sliding") && check.action.takes() > 1) =>
+                    && !(name.starts_with("sliding") && check.action.acquires() > 1) =>
             {
                 return Err(format!("{name}: too short a wait"));
             }

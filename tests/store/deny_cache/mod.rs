@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use support::bench::{answer, ask};
-use tower_throttle::store::{Action, Algorithm, Patience, Take};
+use tower_throttle::store::{Acquire, Action, Algorithm, Wait};
 use tower_throttle::store::{Answer, Check, DenyCache, Store};
 use tower_throttle::{
     DAY, Decision, Limit, MINUTE, ManualClock, MemoryStore, Micros, Outcome, SECOND, StoreError,
@@ -52,7 +52,7 @@ impl Trips {
     /// The same question, past the cache.
     fn ask_again(&self, limit: Limit, cost: u64) -> Answer {
         let algorithm = Algorithm::try_from(&limit).unwrap();
-        ask(self, &[("api", algorithm, "alice", Action::take(cost))])
+        ask(self, &[("api", algorithm, "alice", Action::acquire(cost))])
     }
 }
 
@@ -92,7 +92,7 @@ impl Bench {
     }
 
     async fn take(&self, limit: Limit, cost: u64) -> Decision {
-        self.act(limit, Action::take(cost)).await
+        self.act(limit, Action::acquire(cost)).await
     }
 
     async fn act(&self, limit: Limit, action: Action) -> Decision {
@@ -182,24 +182,24 @@ async fn while_one_looks_again_others_are_answered_from_memory() {
     let limit = Limit::gcra(1, DAY);
     bench.drain(limit).await;
     bench.clock.advance(SECOND / 2);
-    let under_way = bench.begin(limit, Action::take(1));
-    assert!(matches!(under_way, Answer::Pending(_)));
+    let in_flight_work = bench.begin(limit, Action::acquire(1));
+    assert!(matches!(in_flight_work, Answer::Pending(_)));
     let others = async {
         for _ in 0..100 {
             assert!(!bench.take(limit, 1).await.is_allowed());
         }
     };
     assert_eq!(bench.trips(others).await, 0);
-    answer(under_way).await;
+    answer(in_flight_work).await;
     bench.clock.advance(SECOND * 3 / 4);
     assert!(matches!(
-        bench.begin(limit, Action::take(1)),
+        bench.begin(limit, Action::acquire(1)),
         Answer::Pending(_)
     ));
     bench.clock.advance(SECOND / 4);
     let too_old = async {
         for _ in 0..2 {
-            drop(bench.begin(limit, Action::take(1)));
+            drop(bench.begin(limit, Action::acquire(1)));
         }
     };
     assert_eq!(bench.trips(too_old).await, 2, "it was not looked at again");
@@ -236,7 +236,7 @@ async fn a_patient_question_is_denied_from_memory_if_it_cannot_wait() {
     let limit = Limit::gcra(1, MINUTE);
     let _ = bench.take(limit, 1).await;
     let waiting = |longest: Duration| {
-        Action::Take(Take::new(1).with_patience(Patience::UntilItFits(Micros::from(longest))))
+        Action::Acquire(Acquire::new(1).with_wait(Wait::Strict(Micros::from(longest))))
     };
     assert!(!bench.act(limit, waiting(MINUTE / 2)).await.is_allowed());
     let shorter = async {
@@ -277,11 +277,11 @@ async fn a_cost_that_never_fits_is_remembered_and_denies_no_other_cost() {
 async fn a_cost_that_never_fits_is_remembered_for_any_patience() {
     let limit = Limit::gcra(3, MINUTE);
     let longest = Micros::from(MINUTE);
-    let patient = Take::new(4).with_patience(Patience::UntilItFits(longest));
+    let patient = Acquire::new(4).with_wait(Wait::Strict(longest));
     let bench = Bench::new();
     let never = async {
         for _ in 0..100 {
-            let decision = bench.act(limit, Action::Take(patient)).await;
+            let decision = bench.act(limit, Action::Acquire(patient)).await;
             assert_eq!(decision.outcome(), Outcome::NeverFits);
         }
     };
@@ -294,9 +294,12 @@ async fn a_cost_that_never_fits_is_remembered_however_slow_the_answer_is() {
     for limit in limits() {
         let bench = Bench::new();
         let capacity = Algorithm::try_from(&limit).unwrap().capacity();
-        let under_way = bench.begin(limit, Action::take(capacity + 1));
+        let in_flight_work = bench.begin(limit, Action::acquire(capacity + 1));
         bench.clock.advance(MINUTE / 2);
-        assert_eq!(answer(under_way).await[0].outcome(), Outcome::NeverFits);
+        assert_eq!(
+            answer(in_flight_work).await[0].outcome(),
+            Outcome::NeverFits
+        );
         let again = async {
             let decision = bench.take(limit, capacity + 1).await;
             assert_eq!(decision.outcome(), Outcome::NeverFits);
@@ -310,13 +313,13 @@ async fn a_question_without_an_answer_is_not_remembered() {
     let bench = Bench::new();
     let limit = Limit::gcra(1, MINUTE);
     let _ = bench.take(limit, 1).await;
-    drop(bench.begin(limit, Action::take(1)));
+    drop(bench.begin(limit, Action::acquire(1)));
     let dropped = bench.trips(bench.take(limit, 0)).await;
     assert_eq!(dropped, 1);
     assert_eq!(bench.cache.hits(), 0);
 
     bench.trips.fails.store(true, Ordering::SeqCst);
-    let Answer::Pending(failed) = bench.begin(limit, Action::take(1)) else {
+    let Answer::Pending(failed) = bench.begin(limit, Action::acquire(1)) else {
         panic!("nothing is known of it");
     };
     assert!(failed.await.is_err());
@@ -329,10 +332,10 @@ async fn a_slow_answer_is_kept_no_longer_and_tells_no_short_wait() {
     for limit in limits() {
         let bench = Bench::new();
         while bench.take(limit, 1).await.remaining() > 0 {}
-        let under_way = bench.begin(limit, Action::take(1));
+        let in_flight_work = bench.begin(limit, Action::acquire(1));
         // The store may have decided at any time in between.
         bench.clock.advance(SECOND);
-        let wait = answer(under_way).await[0].retry_after().unwrap();
+        let wait = answer(in_flight_work).await[0].retry_after().unwrap();
         let known = bench.take(limit, 1).await;
         assert_eq!(known.retry_after(), Some(wait), "{limit:?}");
         bench.clock.advance(wait - SECOND - MICROSECOND);
@@ -351,7 +354,7 @@ async fn under_a_flood_of_subjects_some_are_forgotten_and_none_is_wrong() {
     let algorithm = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();
     let take = |key: u64| {
         let key = format!("subject {key}");
-        answer(bench.ask(&[("api", algorithm, &key, Action::take(1))]))
+        answer(bench.ask(&[("api", algorithm, &key, Action::acquire(1))]))
     };
     for key in 0..SUBJECTS {
         assert!(take(key).await.all_allow());

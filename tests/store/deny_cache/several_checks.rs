@@ -21,7 +21,7 @@ async fn a_penalty_counts_denials_and_its_ban_is_remembered() {
     let bench = Bench::new();
     let login = Algorithm::try_from(&Limit::sliding_log(1, SECOND)).unwrap();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, MINUTE)).unwrap();
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     let login = || {
         answer(bench.ask(&[
             ("login", login, "eve", take),
@@ -59,7 +59,7 @@ async fn a_ban_lifted_elsewhere_is_forgotten_once_the_store_says_so() {
     let bench = Bench::remembering(2 * SECOND);
     let login = Algorithm::try_from(&Limit::sliding_log(1, HOUR)).unwrap();
     let penalty = Algorithm::try_from(&Penalty::after(10, HOUR, HOUR)).unwrap();
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     let is_banned = async || {
         let asked = [
             ("login", login, "eve", take),
@@ -85,8 +85,8 @@ async fn the_store_is_asked_rarely_how_long_it_denies_under_a_ban() {
     let penalty = Algorithm::try_from(&Penalty::after(1, MINUTE, MINUTE)).unwrap();
     let ask = async |cost| {
         let asked = [
-            ("login", limit, "eve", Action::take(cost)),
-            ("login", penalty, "eve", Action::take(1)),
+            ("login", limit, "eve", Action::acquire(cost)),
+            ("login", penalty, "eve", Action::acquire(1)),
         ];
         answer(bench.ask(&asked)).await[0].retry_after()
     };
@@ -135,7 +135,7 @@ async fn a_ban_is_not_taken_for_the_one_before() {
     let penalty = Penalty::after(1, HOUR, MINUTE).doubling_up_to(HOUR);
     let penalty = Algorithm::try_from(&penalty).unwrap();
     let ban = async || {
-        let take = Action::take(1);
+        let take = Action::acquire(1);
         let asked = [
             ("login", login, "eve", take),
             ("login", penalty, "eve", take),
@@ -157,7 +157,7 @@ async fn a_cost_that_never_fits_is_reported_beside_a_remembered_denial() {
     let bench = Bench::new();
     let [narrow, wide] = [1, 5].map(|limit| Algorithm::try_from(&Limit::gcra(limit, DAY)).unwrap());
     let both = |user, cost| {
-        let (one, other) = (Action::take(1), Action::take(cost));
+        let (one, other) = (Action::acquire(1), Action::acquire(cost));
         answer(bench.ask(&[
             ("narrow", narrow, "alice", one),
             ("wide", wide, user, other),
@@ -185,7 +185,7 @@ async fn policies_beside_the_one_that_denies_keep_their_decisions() {
     let algorithm = |limit: &Limit| Algorithm::try_from(limit).unwrap();
     let narrow = algorithm(&Limit::gcra(1, MINUTE));
     let wide = algorithm(&Limit::sliding_log(60, MINUTE));
-    let take = Action::take(1);
+    let take = Action::acquire(1);
     let both = |key| {
         let asked = [("narrow", narrow, "alice", take), ("wide", wide, key, take)];
         answer(bench.ask(&asked))

@@ -7,7 +7,7 @@ use tower_throttle::{DAY, HOUR, Limit, MINUTE, Outcome, Penalty};
 use super::Bench;
 use support::bench::{Done, answer, ask_in_shadow};
 
-const TAKE: Action = Action::take(1);
+const TAKE: Action = Action::acquire(1);
 
 async fn ask(bench: &Bench, asked: &[Done<'_>]) -> Decisions {
     let is_shadow = |policy: &str| policy.starts_with("shadow");
@@ -93,7 +93,7 @@ async fn a_remembered_denial_answers_the_checks_in_shadow_too() {
             ("shadow", limit(1), key, TAKE),
             ("shadow", penalty, key, TAKE),
             // It never fits.
-            ("shadow too", limit(3), key, Action::take(4)),
+            ("shadow too", limit(3), key, Action::acquire(4)),
         ]
     };
     ask(&bench, &asked("us")).await;

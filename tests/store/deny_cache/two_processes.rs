@@ -51,7 +51,7 @@ fn every_remembered_denial_is_one_that_the_store_would_give() {
             let action = if is_charged {
                 Action::Charge(permits)
             } else {
-                Action::take(permits)
+                Action::acquire(permits)
             };
             let asked = [("api", algorithm, "alice", action)];
             let told = runtime.block_on(answer(ask(&processes[process], &asked)))[0];

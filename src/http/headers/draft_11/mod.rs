@@ -30,7 +30,7 @@ impl Lists {
     pub(super) fn of<'a>(
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
     ) -> Option<Self> {
-        let judged = each.filter(|(_, decision)| decision.is_judged());
+        let judged = each.filter(|(_, decision)| decision.is_evaluated());
         let mut first = judged.clone();
         if let (Some(only), None) = (first.next(), first.next()) {
             return Self::of_one(only);

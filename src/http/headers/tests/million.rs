@@ -111,7 +111,7 @@ impl Histories {
             .saturating_add(Micros::new(random.below(2 * self.pace)));
         let digits = random.below(8);
         let cost = random.below(1 << digits);
-        let action = Action::take(cost);
+        let action = Action::acquire(cost);
         let read = |(_, history): &(String, History)| {
             history.algorithm.read(&history.state, self.at, &action)
         };

@@ -47,7 +47,7 @@ impl History {
 
     fn ask(&mut self, at_us: u64, cost: u64) -> Decision {
         let now = START.saturating_add(Micros::new(at_us));
-        let action = Action::take(cost);
+        let action = Action::acquire(cost);
         let mut reading = self.algorithm.read(&self.state, now, &action);
         if reading.fits {
             reading = self

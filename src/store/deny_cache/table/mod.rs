@@ -7,9 +7,9 @@ use std::{array, iter};
 
 use super::entry::Entry;
 use super::set::{MORE_ASKED_AFTER, Pinned, Set};
-use crate::algorithm::{Algorithm, Known, Reading, Take};
-use crate::per_thread::Count;
-use crate::store::scatter::Scatter;
+use crate::algorithm::{Acquire, Algorithm, Known, Reading};
+use crate::sharded::Count;
+use crate::store::keyed_hash::KeyedHash;
 use crate::time::Micros;
 
 const SHARDS: usize = 64;
@@ -31,7 +31,7 @@ const MORE_AT_ONCE: u64 = 8;
 pub(super) struct Table {
     /// If keys could be placed in one set, a client could crowd its own denials out of it, and each
     /// of its questions would go to the store.
-    scatter: Scatter,
+    scatter: KeyedHash,
     shards: Box<[Shard]>,
     pub(super) max_age: Micros,
     hits: Count,
@@ -81,7 +81,7 @@ pub(super) enum Recalled {
 impl Table {
     pub(super) fn new(max_age: Micros) -> Self {
         Self {
-            scatter: Scatter::new(),
+            scatter: KeyedHash::new(),
             shards: iter::repeat_with(Shard::default).take(SHARDS).collect(),
             max_age,
             hits: Count::default(),
@@ -104,13 +104,13 @@ impl Table {
         &self,
         key: u128,
         algorithm: &Algorithm,
-        take: &Take,
+        acquire: &Acquire,
         Moment { now, may_ask }: Moment,
     ) -> Recalled {
-        let Some((entry, reading)) = self.find(key, algorithm, take, now) else {
+        let Some((entry, reading)) = self.find(key, algorithm, acquire, now) else {
             return Recalled::Nothing;
         };
-        if may_ask && !reading.fits && self.try_take_turn(&entry, take, now) {
+        if may_ask && !reading.fits && self.try_take_turn(&entry, acquire, now) {
             let (shard, set) = self.place(key);
             if let Some(sets) = shard.sets.get() {
                 entry.put_off_others(sets[set].of(key));
@@ -124,11 +124,11 @@ impl Table {
     /// Takes the turn to go to the store, if it is this take's, either about what this entry says
     /// or about how much longer it has to wait. Asking with another cost each time gains no further
     /// turns.
-    fn try_take_turn(&self, entry: &Entry, take: &Take, now: Micros) -> bool {
+    fn try_take_turn(&self, entry: &Entry, acquire: &Acquire, now: Micros) -> bool {
         let again = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
         let more = Micros::new(self.max_age.get() / MORE_ASKED_AFTER);
         let ahead = Micros::new(more.get().saturating_mul(MORE_AT_ONCE));
-        if entry.tells_all_of(take) {
+        if entry.tells_all_of(acquire) {
             entry.try_take_turn(now, again)
         } else {
             entry.try_take_turn_for_more(now, more, ahead)
@@ -141,11 +141,11 @@ impl Table {
         &self,
         key: u128,
         algorithm: &Algorithm,
-        take: &Take,
+        acquire: &Acquire,
         now: Micros,
     ) -> bool {
         let pause = Micros::new(self.max_age.get() / ASKED_AGAIN_AFTER);
-        self.find(key, algorithm, take, now)
+        self.find(key, algorithm, acquire, now)
             .is_none_or(|(denial, _)| denial.try_take_turn_for_more(now, pause, Micros::ZERO))
     }
 
@@ -155,7 +155,7 @@ impl Table {
         &self,
         key: u128,
         algorithm: &Algorithm,
-        take: &Take,
+        acquire: &Acquire,
         now: Micros,
     ) -> Option<(Pinned, Reading)> {
         let (shard, set) = self.place(key);
@@ -163,11 +163,11 @@ impl Table {
         let mut longest: Option<(Pinned, Reading)> = None;
         let entries = sets[set].of(key);
         for entry in entries.filter(|entry| !entry.is_over(now, self.max_age)) {
-            let Some(reading) = entry.reading(algorithm, take, now) else {
+            let Some(reading) = entry.reading(algorithm, acquire, now) else {
                 continue;
             };
             // Usually the first one does.
-            if entry.tells_all_of(take) {
+            if entry.tells_all_of(acquire) {
                 return Some((entry, reading));
             }
             if longest

@@ -13,9 +13,9 @@ fn asked(now: Micros) -> Moment {
     Moment { now, may_ask: true }
 }
 
-fn denied() -> (Algorithm, Take, Known) {
+fn denied() -> (Algorithm, Acquire, Known) {
     let algorithm = Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap();
-    let action = Action::take(1);
+    let action = Action::acquire(1);
     let mut state = algorithm.untouched();
     let first = algorithm.read(&state, NOW, &action);
     algorithm.commit(&mut state, NOW, &action, first);
@@ -24,7 +24,7 @@ fn denied() -> (Algorithm, Take, Known) {
         algorithm: &algorithm,
         action: &action,
         is_shadow: false,
-        is_further_rate: false,
+        is_extra_rate: false,
     };
     let known = Known::by(
         &algorithm,
@@ -32,7 +32,7 @@ fn denied() -> (Algorithm, Take, Known) {
         &decide(std::iter::once(ask), &[second])[0],
     )
     .unwrap();
-    let Action::Take(take) = action else {
+    let Action::Acquire(take) = action else {
         panic!("it takes")
     };
     (algorithm, take, known)

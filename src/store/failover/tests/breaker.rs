@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::{BreakerState, Observer, Observers};
-use crate::per_thread::Spread;
+use crate::sharded::ShardedArc;
 use crate::store::failover::breaker::{AnswerGuard, Breaker};
 use crate::time::{HOUR, Micros};
 
@@ -19,7 +19,7 @@ struct Notes {
     states: Mutex<Vec<BreakerState>>,
     failures: Mutex<Vec<Option<StoreErrorKind>>>,
     /// Queried at each change, as an observer might.
-    breaker: OnceLock<Spread<Breaker>>,
+    breaker: OnceLock<ShardedArc<Breaker>>,
 }
 
 impl Observer for Notes {
@@ -35,16 +35,16 @@ impl Observer for Notes {
     }
 }
 
-fn new(has_parts: bool, observers: Observers) -> Spread<Breaker> {
+fn new(has_parts: bool, observers: Observers) -> ShardedArc<Breaker> {
     let store = "the store".to_owned();
-    Spread::new(Breaker::new(has_parts, store, Arc::new(()), observers))
+    ShardedArc::new(Breaker::new(has_parts, store, Arc::new(()), observers))
 }
 
-fn observed() -> (Spread<Breaker>, Arc<Notes>) {
+fn observed() -> (ShardedArc<Breaker>, Arc<Notes>) {
     observed_of(false)
 }
 
-fn observed_of(has_parts: bool) -> (Spread<Breaker>, Arc<Notes>) {
+fn observed_of(has_parts: bool) -> (ShardedArc<Breaker>, Arc<Notes>) {
     let notes = Arc::new(Notes::default());
     let observers = Observers::new(vec![Arc::clone(&notes) as Arc<dyn Observer>]);
     let breaker = new(has_parts, observers);
@@ -54,11 +54,11 @@ fn observed_of(has_parts: bool) -> (Spread<Breaker>, Arc<Notes>) {
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
-fn ask(breaker: &Spread<Breaker>) -> Option<AnswerGuard> {
+fn ask(breaker: &ShardedArc<Breaker>) -> Option<AnswerGuard> {
     Breaker::begin_call(breaker, DEADLINE)
 }
 
-fn answer(breaker: &Spread<Breaker>, failure: Option<StoreErrorKind>) {
+fn answer(breaker: &ShardedArc<Breaker>, failure: Option<StoreErrorKind>) {
     end(ask(breaker).expect("it may be asked"), failure);
 }
 
@@ -71,7 +71,7 @@ fn end(mut guard: AnswerGuard, failure: Option<StoreErrorKind>) {
 
 const FAILED: Option<StoreErrorKind> = Some(StoreErrorKind::Unreachable);
 
-fn open(breaker: &Spread<Breaker>) {
+fn open(breaker: &ShardedArc<Breaker>) {
     (0..5).for_each(|_| answer(breaker, FAILED));
     assert_eq!(breaker.state(), BreakerState::Open);
 }
@@ -133,7 +133,7 @@ async fn observers_are_told_of_every_answer_and_of_each_change_once_and_in_order
     answer(&breaker, FAILED);
     pause().await;
     answer(&breaker, None);
-    answer(&breaker, Some(StoreErrorKind::ForeignValue));
+    answer(&breaker, Some(StoreErrorKind::CorruptValue));
     use BreakerState::{Closed, HalfOpen, Open};
     let states = [Open, HalfOpen, Open, HalfOpen, Closed];
     assert_eq!(*notes.states.lock().unwrap(), states);
@@ -299,7 +299,7 @@ async fn an_observer_that_panics_loses_no_probe_and_keeps_no_change_from_others(
 
 /// Has a store with parts heard again as soon as it is told that it is left alone.
 #[derive(Default)]
-struct Recovers(OnceLock<Spread<Breaker>>);
+struct Recovers(OnceLock<ShardedArc<Breaker>>);
 
 impl Observer for Recovers {
     fn on_breaker(&self, state: BreakerState) {

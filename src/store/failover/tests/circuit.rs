@@ -395,7 +395,7 @@ fn a_probe_that_shows_nothing_is_followed_by_another_at_once() {
 
 #[test]
 fn a_store_that_refuses_one_key_or_new_keys_works() {
-    for kind in [StoreErrorKind::ForeignValue, StoreErrorKind::Full] {
+    for kind in [StoreErrorKind::CorruptValue, StoreErrorKind::Full] {
         assert_eq!(Health::of(kind), Health::Works, "{kind:?}");
     }
     for kind in [StoreErrorKind::Overloaded, StoreErrorKind::BreakerOpen] {

@@ -35,7 +35,7 @@ async fn left(store: &Scripted, failover: &Failover, limit: Limit) -> u64 {
 fn count_in(failover: &mut Failover, local: Local) {
     let mut fallback = Fallback::new(Arc::clone(&failover.inner));
     fallback.local = local;
-    failover.fallback = Spread::new(fallback);
+    failover.fallback = ShardedArc::new(fallback);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn a_cost_that_only_the_whole_limit_holds_is_refused_for_now() {
         (6, Outcome::FailedClosed(GONE)),
         (21, Outcome::NeverFits),
     ] {
-        let asked = [check("api", limit, QUARTER).to(Action::take(cost))];
+        let asked = [check("api", limit, QUARTER).to(Action::acquire(cost))];
         assert_eq!(
             outcomes(&ask(&failover, &asked).await),
             [expected],
@@ -191,8 +191,8 @@ async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban() {
         (1, Outcome::Banned),
         (6, Outcome::Banned),
     ] {
-        let guarded = check("api", limit, QUARTER).to(Action::take(cost));
-        let behind = guarded.penalty(&penalty).to(Action::take(1));
+        let guarded = check("api", limit, QUARTER).to(Action::acquire(cost));
+        let behind = guarded.penalty(&penalty).to(Action::acquire(1));
         let asked = [guarded, behind, check("other", other, QUARTER)];
         let decisions = ask(&failover, &asked).await;
         let decision = decisions[0].under(&decisions[1]);
@@ -219,9 +219,9 @@ async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban_in_shadow() {
     ] {
         let guarded = Asked {
             is_shadow: true,
-            ..check("api", wide, QUARTER).to(Action::take(cost))
+            ..check("api", wide, QUARTER).to(Action::acquire(cost))
         };
-        let behind = guarded.penalty(&penalty).to(Action::take(1));
+        let behind = guarded.penalty(&penalty).to(Action::acquire(1));
         let decisions = ask(&failover, &[guarded, behind, check("other", wide, QUARTER)]).await;
         let decision = decisions[0].under(&decisions[1]);
         assert_eq!(decision.outcome(), expected, "{cost}");
@@ -245,10 +245,10 @@ async fn a_cost_above_the_share_of_one_rate_is_taken_of_no_other_in_shadow() {
         ..check("api", limit, QUARTER).to(action)
     };
     let further = |action| Asked {
-        policy: PolicyId::new("api").with_further_rate(HOUR.into()),
+        policy: PolicyId::new("api").with_extra_rate(HOUR.into()),
         ..rate(wide, action)
     };
-    let take = Action::take(6);
+    let take = Action::acquire(6);
     let decisions = ask(&failover, &[rate(narrow, take), further(take)]).await;
     let expected = [Outcome::FailedOpen(GONE), Outcome::Allowed];
     assert_eq!(outcomes(&decisions), expected);
@@ -311,9 +311,9 @@ async fn leases_are_renewed_and_ended_here_and_there() {
     let limit = Limit::concurrency(8).lease(MINUTE);
     let (store, failover, clock) = failing();
     let lease = LeaseId::new();
-    let take = Action::Take(crate::algorithm::Take {
+    let take = Action::Acquire(crate::algorithm::Acquire {
         cost: 1,
-        patience: crate::algorithm::Patience::None,
+        patience: crate::algorithm::Wait::None,
         lease: Some(lease),
         is_final: false,
     });

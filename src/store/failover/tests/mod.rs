@@ -118,7 +118,7 @@ fn check(policy: &str, limit: Limit, mode: FailureMode) -> Asked {
     Asked {
         policy: PolicyId::new(policy),
         algorithm: Algorithm::try_from(&limit).unwrap(),
-        action: Action::take(1),
+        action: Action::acquire(1),
         mode,
         is_shadow: false,
     }
@@ -351,7 +351,7 @@ async fn a_probe_that_panics_on_its_way_ends_there_and_the_next_question_probes(
 /// While it is asked, another question begins to probe.
 #[derive(Default)]
 struct Overtaken {
-    breaker: OnceLock<Spread<Breaker>>,
+    breaker: OnceLock<ShardedArc<Breaker>>,
     other: Mutex<Option<AnswerGuard>>,
     is_polled: Arc<AtomicBool>,
 }

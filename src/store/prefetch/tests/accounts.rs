@@ -38,7 +38,9 @@ async fn permits_that_have_come_back_are_not_among_those_that_a_look_tells_of() 
     let (process, _) = fleet.process();
     let subject = hot();
     warm_up(&process, &subject, 510).await;
-    let others = fleet.memory.decide(&[subject.check(Action::take(5_000))]);
+    let others = fleet
+        .memory
+        .decide(&[subject.check(Action::acquire(5_000))]);
     assert!(others.unwrap().all_allow());
     let look = async || ask(&process, &subject, Action::look()).await.unwrap();
     let in_store = || fleet.look(&subject).remaining();
@@ -89,7 +91,7 @@ async fn a_refund_is_a_cancel_with_prefetch_and_stays_one_without() {
 async fn flood<S: Store>(process: &Prefetching<S>, subject: &Subject) {
     for number in 1..20_000 {
         let other = subject.numbered(number);
-        let _ = ask(process, &other, Action::take(1)).await.unwrap();
+        let _ = ask(process, &other, Action::acquire(1)).await.unwrap();
     }
 }
 
@@ -121,7 +123,7 @@ async fn a_flood_of_subjects_drives_out_none_whose_batch_is_in_flight() {
 #[tokio::test(start_paused = true)]
 async fn a_new_subject_takes_the_place_of_the_one_asked_for_longest_ago() {
     let (table, subject) = (Table::new(), hot());
-    let (check, prefetch) = (subject.check(Action::take(1)), Prefetch::new());
+    let (check, prefetch) = (subject.check(Action::acquire(1)), Prefetch::new());
     let set = table.place(1);
     let mut of_set = (1..).filter(|key| table.place(*key) == set);
     let [first, second, third, fourth, newest] = [(); 5].map(|()| of_set.next().unwrap());

@@ -109,14 +109,14 @@ async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() 
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
         let subject = windowed();
-        let asked = (0..20).map(|_| begin(&process, &subject, Action::take(1)));
+        let asked = (0..20).map(|_| begin(&process, &subject, Action::acquire(1)));
         let asked: JoinSet<_> = asked.collect();
         let changed = begin(&process, &subject, change).now_or_never();
         assert!(changed.is_some_and(|answer| answer.is_ok()));
         asked.join_all().await;
         settle().await;
         assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20, "{change:?}");
-        let taken = way.asked().into_iter().map(|action| action.takes());
+        let taken = way.asked().into_iter().map(|action| action.acquires());
         assert_eq!(taken.max(), Some(1), "{change:?}");
         // Then batches are taken again.
         warm_up(&process, &subject, 100).await;
@@ -138,7 +138,7 @@ async fn held_permits_are_given_back_when_the_policy_no_longer_prefetches() {
         assert!(fleet.look(&prefetched).remaining() < 9_500);
         let changed = ask(&process, &without, change).await.unwrap();
         assert_eq!(changed.remaining(), remaining, "{change:?}");
-        let others = fleet.memory.decide(&[without.check(Action::take(500))]);
+        let others = fleet.memory.decide(&[without.check(Action::acquire(500))]);
         assert!(others.unwrap().all_allow());
         drop(process);
         settle().await;
@@ -173,7 +173,7 @@ async fn a_batch_in_flight_at_a_reset_is_not_given_back() {
         // No server is asked twice in one instant.
         sleep(MILLISECOND).await;
         let _ = ask(&process, &subject, RESET).await.unwrap();
-        let others = fleet.memory.decide(&[subject.check(Action::take(500))]);
+        let others = fleet.memory.decide(&[subject.check(Action::acquire(500))]);
         assert!(others.unwrap().all_allow());
         asked.join_all().await;
         settle().await;
@@ -194,7 +194,7 @@ async fn a_batch_that_a_reset_has_overtaken_is_given_back() {
     let _ = ask(&process, &subject, RESET).await.unwrap();
     asked.join_all().await;
     settle().await;
-    let taken = way.asked().into_iter().map(|action| action.takes());
+    let taken = way.asked().into_iter().map(|action| action.acquires());
     assert!(taken.max() > Some(1), "none on its way");
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 20);
     assert!(in_hand(&process, &subject, 1).is_none());
@@ -212,7 +212,7 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
         let changed = begin_late(&process, &way, &subject, change, late).await;
         way.asked();
         ask_at_once(&process, &subject, 20).await.join_all().await;
-        let in_advance = way.asked().iter().any(|action| action.takes() > 1);
+        let in_advance = way.asked().iter().any(|action| action.acquires() > 1);
         assert!(!in_advance, "{change:?} after {before}");
         changed.await.unwrap().unwrap();
         settle().await;
@@ -239,12 +239,12 @@ async fn nothing_is_taken_in_advance_until_the_last_of_several_changes_is_done()
         for (number, change) in (1..).zip(changes) {
             let late = number * 10 * MILLISECOND;
             changed.push(begin_late(&process, &way, &subject, change, late).await);
-            let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
+            let _ = ask(&process, &subject, Action::acquire(1)).await.unwrap();
         }
         changed.remove(0).await.unwrap().unwrap();
         way.asked();
         ask_at_once(&process, &subject, 20).await.join_all().await;
-        assert_eq!(way.asked(), [Action::take(1); 20], "{changes:?}");
+        assert_eq!(way.asked(), [Action::acquire(1); 20], "{changes:?}");
         changed.remove(0).await.unwrap().unwrap();
         // Then batches are taken again.
         warm_up(&process, &subject, 100).await;
@@ -275,12 +275,12 @@ async fn nothing_is_taken_in_advance_of_another_limit_until_a_change_is_done() {
         let (process, way) = Fleet::new().process();
         warm_up(&process, &changed, 500).await;
         let late = 10 * MILLISECOND;
-        let on_its_way = begin_late(&process, &way, &changed, change, late).await;
+        let in_flight_guard = begin_late(&process, &way, &changed, change, late).await;
         way.asked();
         ask_at_once(&process, &other, 20).await.join_all().await;
-        let in_advance = way.asked().iter().any(|action| action.takes() > 1);
+        let in_advance = way.asked().iter().any(|action| action.acquires() > 1);
         assert!(!in_advance, "{change:?}");
-        on_its_way.await.unwrap().unwrap();
+        in_flight_guard.await.unwrap().unwrap();
         // Then batches are taken again.
         warm_up(&process, &other, 100).await;
         assert!(in_hand(&process, &other, 1).is_some());
@@ -314,7 +314,7 @@ async fn nothing_is_taken_in_advance_until_a_change_begun_without_prefetch_is_do
             .await
             .join_all()
             .await;
-        assert_eq!(way.asked(), [Action::take(1); 20], "{change:?}");
+        assert_eq!(way.asked(), [Action::acquire(1); 20], "{change:?}");
         changed.await.unwrap().unwrap();
         // Then batches are taken again.
         warm_up(&process, &prefetched, 100).await;

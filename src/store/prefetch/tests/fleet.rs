@@ -15,7 +15,7 @@ use crate::limit::Limit;
 use crate::store::memory::MemoryStore;
 use crate::store::owned::OwnedCheck;
 use crate::store::prefetch::{Prefetch, Prefetching};
-use crate::store::{Answer, Check, FailureMode, PolicyId, Store, UnderWay};
+use crate::store::{Answer, Check, FailureMode, InFlightWork, PolicyId, Store};
 use crate::time::{Clock, Micros};
 
 pub(super) const DEADLINE: Duration = Duration::from_millis(50);
@@ -58,12 +58,12 @@ impl Fleet {
             keeps: Mutex::default(),
             panics: AtomicBool::new(false),
             trips: AtomicUsize::new(0),
-            under_way: AtomicUsize::new(0),
+            in_flight_work: AtomicUsize::new(0),
             most_under_way: AtomicUsize::new(0),
             asked: Mutex::default(),
         });
-        let (inner, under_way) = (Arc::clone(&way), UnderWay::default());
-        let process = Prefetching::with_clock(inner, DEADLINE, under_way, self.clock);
+        let (inner, in_flight_work) = (Arc::clone(&way), InFlightWork::default());
+        let process = Prefetching::with_clock(inner, DEADLINE, in_flight_work, self.clock);
         (process, way)
     }
 
@@ -87,7 +87,7 @@ pub(super) struct Way {
     /// It then panics rather than fails.
     pub(super) panics: AtomicBool,
     trips: AtomicUsize,
-    under_way: AtomicUsize,
+    in_flight_work: AtomicUsize,
     most_under_way: AtomicUsize,
     asked: Mutex<Vec<Action>>,
 }
@@ -157,7 +157,7 @@ struct Asking<'a>(&'a Way);
 
 impl<'a> Asking<'a> {
     fn begin(way: &'a Way) -> Self {
-        let now = way.under_way.fetch_add(1, Ordering::SeqCst) + 1;
+        let now = way.in_flight_work.fetch_add(1, Ordering::SeqCst) + 1;
         way.most_under_way.fetch_max(now, Ordering::SeqCst);
         Self(way)
     }
@@ -165,7 +165,7 @@ impl<'a> Asking<'a> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.in_flight_work.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -227,7 +227,7 @@ pub(super) async fn ask_at_once<S: Store>(
 ) -> JoinSet<Decision> {
     let mut asked = JoinSet::new();
     for _ in 0..times {
-        let answer = process.ask(&[subject.check(Action::take(1))]);
+        let answer = process.ask(&[subject.check(Action::acquire(1))]);
         asked.spawn(async move {
             match answer {
                 Answer::Ready(answer) => answer.unwrap()[0],
@@ -258,7 +258,7 @@ pub(super) fn in_hand<S: Store>(
     subject: &Subject,
     cost: u64,
 ) -> Option<Decision> {
-    match process.ask(&[subject.check(Action::take(cost))]) {
+    match process.ask(&[subject.check(Action::acquire(cost))]) {
         Answer::Ready(answer) => Some(answer.unwrap()[0]),
         Answer::Pending(_) => None,
     }

@@ -28,7 +28,7 @@ async fn permits_of_an_idle_subject_are_given_back() {
         let subject = Subject::under(limit, Some(Prefetch::new()));
         let mut used = 0;
         while in_hand(&process, &subject, 1).is_none() {
-            let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
+            let _ = ask(&process, &subject, Action::acquire(1)).await.unwrap();
             used += 1;
             settle().await;
         }
@@ -62,7 +62,7 @@ async fn many_held<S: Store>(process: &Prefetching<S>) -> (Vec<Subject>, u64) {
     let subjects: Vec<_> = (0..64).map(|number| one.numbered(number)).collect();
     for _ in 0..40 {
         for subject in &subjects {
-            let _ = ask(process, subject, Action::take(1)).await.unwrap();
+            let _ = ask(process, subject, Action::acquire(1)).await.unwrap();
         }
         settle().await;
         advance(MILLISECOND).await;
@@ -128,7 +128,7 @@ async fn a_batch_of_a_limit_that_was_changed_is_given_back() {
     warm_up(&process, &old, 500).await;
     let new = Subject::under(Limit::fixed_window(20_000, MINUTE), Some(Prefetch::new()));
     for _ in 0..350 {
-        let decision = ask(&process, &new, Action::take(1)).await.unwrap();
+        let decision = ask(&process, &new, Action::acquire(1)).await.unwrap();
         assert_eq!((decision.limit(), decision.is_allowed()), (20_000, true));
         settle().await;
         advance(MILLISECOND).await;
@@ -186,7 +186,7 @@ async fn a_subject_that_has_several_limits_at_a_time_gets_all_that_they_hold() {
                 _ => &often,
             };
             asked += 1;
-            let decision = ask(&process, subject, Action::take(1)).await.unwrap();
+            let decision = ask(&process, subject, Action::acquire(1)).await.unwrap();
             allowed += u64::from(decision.is_allowed());
             settle().await;
             advance(MILLISECOND).await;
@@ -258,7 +258,7 @@ async fn a_batch_that_was_on_its_way_when_the_limit_was_changed_is_given_back() 
     let old = Subject::under(Limit::fixed_window(10_000, MINUTE), prefetch);
     let asked = ask_for_a_batch(&process, &way, &old).await;
     let new = Subject::under(Limit::fixed_window(20_000, MINUTE), prefetch);
-    let _ = ask(&process, &new, Action::take(1)).await.unwrap();
+    let _ = ask(&process, &new, Action::acquire(1)).await.unwrap();
     assert!(asked.join_all().await.iter().all(Decision::is_allowed));
     tokio::time::sleep(350 * MILLISECOND).await;
     assert_eq!(fleet.look(&new).remaining(), 20_000 - 21);
@@ -293,17 +293,17 @@ async fn a_refund_leaves_permits_that_others_hold_as_they_are() {
     let fleet = Fleet::new();
     let (process, _) = fleet.process();
     let subject = hot();
-    let mine = ask(&process, &subject, Action::take(100)).await.unwrap();
+    let mine = ask(&process, &subject, Action::acquire(100)).await.unwrap();
     let refund = Action::Refund {
         permits: 100,
         receipt: mine.receipt(),
     };
-    let others = fleet.memory.decide(&[subject.check(Action::take(10))]);
+    let others = fleet.memory.decide(&[subject.check(Action::acquire(10))]);
     assert!(others.unwrap().all_allow());
     let _ = ask(&process, &subject, refund).await.unwrap();
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 110);
 
-    let last = ask(&process, &subject, Action::take(100)).await.unwrap();
+    let last = ask(&process, &subject, Action::acquire(100)).await.unwrap();
     let refund = Action::Refund {
         permits: 100,
         receipt: last.receipt(),
@@ -323,7 +323,7 @@ async fn permits_given_back_by_one_process_are_not_handed_out_twice() {
     let subject = Subject::under(Limit::gcra(1_000, SECOND), Some(prefetch));
     for process in [&early, &late] {
         for _ in 0..200 {
-            let _ = ask(process, &subject, Action::take(1)).await.unwrap();
+            let _ = ask(process, &subject, Action::acquire(1)).await.unwrap();
             settle().await;
         }
     }
@@ -337,7 +337,7 @@ async fn permits_given_back_by_one_process_are_not_handed_out_twice() {
     let rest = Duration::from_millis(owed - 20) - 350 * MILLISECOND;
     tokio::time::sleep(rest).await;
     let drained = fleet.look(&subject).remaining();
-    let take = subject.check(Action::take(drained));
+    let take = subject.check(Action::acquire(drained));
     assert!(fleet.memory.decide(&[take]).unwrap().all_allow());
     let mut late_ones = 0;
     while in_hand(&late, &subject, 1).is_some() {

@@ -192,7 +192,7 @@ impl Run {
         let (fleet, handed_out) = (self.fleet.clone(), self.handed_out.clone());
         self.asking.spawn(async move {
             let (now, look) = (fleet.clock.now(), fleet.look(&subject));
-            if let Ok(decision) = ask(&process, &subject, Action::take(cost)).await {
+            if let Ok(decision) = ask(&process, &subject, Action::acquire(cost)).await {
                 handed_out.note(now, cost, &decision, &look);
             }
         });
@@ -200,7 +200,7 @@ impl Run {
 
     fn drain(&self) {
         let (now, look) = (self.fleet.clock.now(), self.fleet.look(&self.plain));
-        let take = Action::take(look.remaining);
+        let take = Action::acquire(look.remaining);
         let decisions = self.fleet.memory.decide(&[self.plain.check(take)]).unwrap();
         self.handed_out
             .note(now, look.remaining, &decisions[0], &look);

@@ -33,7 +33,7 @@ fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_l
     let mut used = 0;
     left_by(&idle, &busy, async {
         for _ in 0..20 {
-            let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
+            let _ = ask(&process, &subject, Action::acquire(1)).await.unwrap();
             used += 1;
         }
     });
@@ -95,7 +95,9 @@ fn a_batch_that_nobody_fetches_keeps_no_task_at_work() {
     // The last of them asks for a batch and finishes before it has arrived.
     left_by(&idle, &busy, async {
         for _ in 0..20 {
-            let _ = ask(&process, &subjects[0], Action::take(1)).await.unwrap();
+            let _ = ask(&process, &subjects[0], Action::acquire(1))
+                .await
+                .unwrap();
         }
     });
     let maintained = || process.0.maintained_on.lock().unwrap().len();

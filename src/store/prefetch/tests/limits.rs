@@ -35,7 +35,7 @@ fn conforms(algorithm: &Algorithm, handed_out: &mut [Permits]) -> Result<(), Tes
     handed_out.sort_by_key(|permits| permits.at);
     let mut state = algorithm.untouched();
     for Permits { at, count, .. } in handed_out {
-        let action = Action::take(*count);
+        let action = Action::acquire(*count);
         let reading = algorithm.read(&state, *at, &action);
         prop_assert!(
             reading.fits,

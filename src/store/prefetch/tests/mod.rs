@@ -8,12 +8,12 @@ use tokio::time::advance;
 
 use self::fleet::{DEADLINE, Fleet, Subject, Way, ask, in_hand, settle};
 use super::{Prefetch, Prefetching};
-use crate::algorithm::{Action, Patience, Take};
+use crate::algorithm::{Acquire, Action, Wait};
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
 use crate::store::memory::MemoryStore;
-use crate::store::{Answer, Check, Store, UnderWay};
+use crate::store::{Answer, Check, InFlightWork, Store};
 use crate::time::{MINUTE, SECOND};
 
 mod accounts;
@@ -43,7 +43,7 @@ fn windowed() -> Subject {
 /// Asks this many times, once a millisecond, and lets the batches arrive.
 async fn warm_up<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u64) {
     for _ in 0..times {
-        let decision = ask(process, subject, Action::take(1)).await.unwrap();
+        let decision = ask(process, subject, Action::acquire(1)).await.unwrap();
         assert!(decision.is_allowed());
         settle().await;
         advance(MILLISECOND).await;
@@ -72,11 +72,11 @@ async fn a_subject_that_is_often_asked_for_takes_few_trips() {
 async fn a_subject_that_is_seldom_asked_for_is_asked_about_each_time() {
     let (process, way) = Fleet::new().process();
     for _ in 0..50 {
-        let _ = ask(&process, &hot(), Action::take(1)).await.unwrap();
+        let _ = ask(&process, &hot(), Action::acquire(1)).await.unwrap();
         settle().await;
         advance(20 * MILLISECOND).await;
     }
-    assert_eq!(way.asked(), [Action::take(1); 50]);
+    assert_eq!(way.asked(), [Action::acquire(1); 50]);
 }
 
 /// A batch would be over before it has saved a round trip.
@@ -85,7 +85,7 @@ async fn a_subject_that_uses_little_of_a_high_limit_takes_no_batches() {
     let (process, way) = Fleet::new().process();
     let subject = Subject::under(Limit::gcra(10_000_000, SECOND), Some(Prefetch::new()));
     warm_up(&process, &subject, 500).await;
-    assert_eq!(way.asked(), [Action::take(1); 500]);
+    assert_eq!(way.asked(), [Action::acquire(1); 500]);
 }
 
 /// Each batch taken and given back would lose its permits if somebody else takes some in between.
@@ -103,14 +103,14 @@ async fn over_a_store_that_answers_at_once_there_are_no_batches() {
 
     let (Fleet { clock, memory }, subject) = (Fleet::new(), hot());
     let store = Arc::new(AtOnce(memory, Mutex::default()));
-    let under_way = UnderWay::default();
-    let process = Prefetching::with_clock(Arc::clone(&store), DEADLINE, under_way, clock);
+    let in_flight_work = InFlightWork::default();
+    let process = Prefetching::with_clock(Arc::clone(&store), DEADLINE, in_flight_work, clock);
     for _ in 0..500 {
         let decision = in_hand(&process, &subject, 1).expect("no trip");
         assert!(decision.is_allowed() && !decision.is_prefetched());
         advance(MILLISECOND).await;
     }
-    assert_eq!(*store.1.lock().unwrap(), [Action::take(1); 500]);
+    assert_eq!(*store.1.lock().unwrap(), [Action::acquire(1); 500]);
 }
 
 /// As documented in docs/prefetch.md.
@@ -124,12 +124,12 @@ async fn the_higher_the_limit_the_smaller_a_part_of_it_has_batches() {
             let limit = Limit::gcra(a_second, SECOND);
             let subject = Subject::under(limit, Some(Prefetch::new()));
             for _ in 0..used_a_second {
-                let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
+                let decision = ask(&process, &subject, Action::acquire(1)).await.unwrap();
                 assert!(decision.is_allowed());
                 settle().await;
                 advance(SECOND / used_a_second).await;
             }
-            let asked_for_more = |action: &Action| *action != Action::take(1);
+            let asked_for_more = |action: &Action| *action != Action::acquire(1);
             let has_had = way.asked().iter().any(asked_for_more);
             assert_eq!(has_had, has_batches, "{used_a_second} of {a_second}");
         }
@@ -148,7 +148,7 @@ async fn a_batch_outlasts_its_trip() {
         }
         let (mut in_hand, mut pending) = (0, JoinSet::new());
         for number in 0..20_000 {
-            match process.ask(&[subject.check(Action::take(1))]) {
+            match process.ask(&[subject.check(Action::acquire(1))]) {
                 Answer::Ready(_) if number >= 10_000 => in_hand += 1,
                 Answer::Ready(_) => {}
                 Answer::Pending(answer) => drop(pending.spawn(answer)),
@@ -171,7 +171,7 @@ async fn a_batch_that_needed_no_trip_is_given_back() {
         fn ask(&self, checks: &[Check<'_>]) -> Answer {
             let answer = self.0.ask(checks);
             match answer {
-                Answer::Pending(answer) if checks[0].action.takes() > 1 => {
+                Answer::Pending(answer) if checks[0].action.acquires() > 1 => {
                     Answer::Ready(answer.now_or_never().expect("no time passes"))
                 }
                 answer => answer,
@@ -181,10 +181,10 @@ async fn a_batch_that_needed_no_trip_is_given_back() {
 
     let (fleet, subject) = (Fleet::new(), windowed());
     let (_, way) = fleet.process();
-    let (store, under_way) = (BatchesAtOnce(Arc::clone(&way)), UnderWay::default());
-    let process = Prefetching::with_clock(store, DEADLINE, under_way, fleet.clock);
+    let (store, in_flight_work) = (BatchesAtOnce(Arc::clone(&way)), InFlightWork::default());
+    let process = Prefetching::with_clock(store, DEADLINE, in_flight_work, fleet.clock);
     warm_up(&process, &subject, 100).await;
-    let has_had = way.asked().iter().any(|action| action.takes() > 1);
+    let has_had = way.asked().iter().any(|action| action.acquires() > 1);
     assert!(has_had, "no batch was asked for");
     assert_eq!(fleet.look(&subject).remaining(), 10_000 - 100);
 }
@@ -195,24 +195,24 @@ async fn a_question_that_a_batch_cannot_answer_is_asked_of_the_store() {
     let subject = hot();
     warm_up(&process, &subject, 100).await;
     assert!(in_hand(&process, &subject, 1).is_some());
-    let take = subject.check(Action::take(1));
+    let take = subject.check(Action::acquire(1));
     let shadow = Check {
         is_shadow: true,
         ..take
     };
-    let waits = subject.check(Action::Take(Take {
+    let waits = subject.check(Action::Acquire(Acquire {
         cost: 1,
-        patience: Patience::UntilPaid(MINUTE.into()),
+        patience: Wait::Burst(MINUTE.into()),
         lease: None,
         is_final: false,
     }));
     let other = subject.numbered(1);
-    let together = [take, other.check(Action::take(1))];
+    let together = [take, other.check(Action::acquire(1))];
     for checks in [
         &[shadow][..],
         &[waits],
         &together,
-        &[subject.check(Action::take(5_000))],
+        &[subject.check(Action::acquire(5_000))],
     ] {
         way.asked();
         let Answer::Pending(answer) = process.ask(checks) else {
@@ -234,7 +234,7 @@ async fn a_cost_that_fits_is_not_denied_because_a_batch_does_not() {
     );
     let mut allowed = 0;
     for _ in 0..200 {
-        let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
+        let decision = ask(&process, &subject, Action::acquire(1)).await.unwrap();
         allowed += u64::from(decision.is_allowed());
         settle().await;
     }
@@ -248,7 +248,7 @@ async fn remaining_permits_are_those_held_here_and_those_in_the_store() {
     let subject = windowed();
     let step = Duration::from_micros(100);
     for used in 1..=1_000 {
-        let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
+        let decision = ask(&process, &subject, Action::acquire(1)).await.unwrap();
         assert_eq!(decision.remaining(), 10_000 - u64::from(used));
         assert_eq!(decision.limit(), 10_000);
         // Not what held when the batch was taken.
@@ -256,7 +256,7 @@ async fn remaining_permits_are_those_held_here_and_those_in_the_store() {
         assert_eq!(decision.reset_after(), left, "{used}");
         assert_eq!(decision.renews_after, left.into(), "{used}");
         settle().await;
-        for action in [Action::look(), Action::spend(0)] {
+        for action in [Action::look(), Action::consume(0)] {
             let look = ask(&process, &subject, action).await.unwrap();
             assert_eq!(look.remaining(), 10_000 - u64::from(used));
         }
@@ -273,7 +273,9 @@ async fn what_is_held_here_remains_after_a_question_that_it_is_too_little_for() 
     warm_up(&process, &subject, 100).await;
     assert!(in_hand(&process, &subject, 1).is_some());
     settle().await;
-    let decision = ask(&process, &subject, Action::take(5_000)).await.unwrap();
+    let decision = ask(&process, &subject, Action::acquire(5_000))
+        .await
+        .unwrap();
     assert!(!decision.is_prefetched());
     assert_eq!(decision.remaining(), 10_000 - 101 - 5_000);
 }
@@ -285,7 +287,9 @@ async fn what_is_held_here_keeps_the_limit_from_being_near() {
         let (process, _) = fleet.process();
         let subject = windowed();
         warm_up(&process, &subject, 1_000).await;
-        let decision = ask(&process, &subject, Action::take(cost)).await.unwrap();
+        let decision = ask(&process, &subject, Action::acquire(cost))
+            .await
+            .unwrap();
         assert!(decision.is_allowed() && !decision.is_prefetched());
         assert_eq!(decision.remaining(), left);
         assert_eq!(decision.is_near_limit, is_near, "{left} left");
@@ -300,7 +304,7 @@ async fn a_decision_from_a_batch_tells_that_the_limit_is_near() {
     let subject = Subject::under(Limit::fixed_window(1_000, MINUTE), Some(Prefetch::new()));
     let mut from_batches = [0, 0];
     for _ in 0..1_000 {
-        let decision = ask(&process, &subject, Action::take(1)).await.unwrap();
+        let decision = ask(&process, &subject, Action::acquire(1)).await.unwrap();
         let is_near = decision.remaining() <= 100;
         assert_eq!(decision.is_near_limit, is_near, "{}", decision.remaining());
         from_batches[usize::from(is_near)] += u64::from(decision.is_prefetched());
@@ -320,7 +324,7 @@ async fn no_more_is_held_than_the_share() {
     let prefetch = Prefetch::new().share(0.02);
     let subject = Subject::under(Limit::fixed_window(10_000, MINUTE), Some(prefetch));
     for used in 1..=2_000 {
-        let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
+        let _ = ask(&process, &subject, Action::acquire(1)).await.unwrap();
         settle().await;
         let taken = 10_000 - fleet.look(&subject).remaining();
         assert!(taken - used <= 200, "{taken} taken for {used}");
@@ -334,14 +338,18 @@ async fn a_cost_that_no_batch_can_answer_makes_none_larger() {
     for (cost, outcome) in [(5_000, Outcome::Denied), (10_001, Outcome::NeverFits)] {
         let (process, way) = Fleet::new().process();
         let subject = windowed();
-        let most = ask(&process, &subject, Action::take(6_000)).await.unwrap();
+        let most = ask(&process, &subject, Action::acquire(6_000))
+            .await
+            .unwrap();
         assert!(most.is_allowed());
         for _ in 0..100 {
-            let denied = ask(&process, &subject, Action::take(cost)).await.unwrap();
+            let denied = ask(&process, &subject, Action::acquire(cost))
+                .await
+                .unwrap();
             assert_eq!(denied.outcome(), outcome);
             warm_up(&process, &subject, 5).await;
         }
-        let batches = way.asked().into_iter().map(|action| action.takes());
+        let batches = way.asked().into_iter().map(|action| action.acquires());
         let largest = batches.filter(|permits| *permits < cost.min(6_000)).max();
         // What is asked for in a tenth of a second.
         assert!((8..=101).contains(&largest.unwrap()), "{largest:?}");
@@ -364,7 +372,9 @@ async fn permits_in_hand_outlast_the_store_until_they_are_too_old() {
     }
     assert!(in_hand_for >= 50 * MILLISECOND, "{in_hand_for:?}");
     assert!(in_hand_for <= 510 * MILLISECOND, "{in_hand_for:?}");
-    let error = ask(&process, &subject, Action::take(1)).await.unwrap_err();
+    let error = ask(&process, &subject, Action::acquire(1))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
 }
 
@@ -375,7 +385,7 @@ async fn a_batch_that_is_lost_on_its_way_holds_nobody_up() {
     warm_up(&process, &subject, 9).await;
     *way.back.lock().unwrap() = 2 * DEADLINE;
     for _ in 0..50 {
-        let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
+        let _ = ask(&process, &subject, Action::acquire(1)).await.unwrap();
         advance(MILLISECOND).await;
     }
     *way.back.lock().unwrap() = Duration::ZERO;
@@ -386,10 +396,10 @@ async fn a_batch_that_is_lost_on_its_way_holds_nobody_up() {
 #[tokio::test]
 async fn nothing_is_taken_in_advance_from_a_store_that_answers_at_once() {
     let store = MemoryStore::new();
-    let process = Prefetching::new(store.clone(), DEADLINE, UnderWay::default());
+    let process = Prefetching::new(store.clone(), DEADLINE, InFlightWork::default());
     let subject = windowed();
     for used in 1..=1_000 {
-        let _ = ask(&process, &subject, Action::take(1)).await.unwrap();
+        let _ = ask(&process, &subject, Action::acquire(1)).await.unwrap();
         let look = store.decide(&[subject.check(Action::look())]).unwrap()[0];
         assert_eq!(look.remaining(), 10_000 - used);
     }

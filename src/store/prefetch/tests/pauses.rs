@@ -12,14 +12,14 @@ use super::{MILLISECOND, Prefetch, Prefetching};
 use crate::algorithm::Action;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::Limit;
-use crate::store::{Answer, Check, Store, UnderWay};
+use crate::store::{Answer, Check, InFlightWork, Store};
 use crate::time::{HOUR, SECOND};
 
 /// Asks for a permit this many times, once a millisecond. Returns how often there was one.
 async fn ask_often<S: Store>(process: &Prefetching<S>, subject: &Subject, times: u64) -> u64 {
     let mut allowed = 0;
     for _ in 0..times {
-        let answer = ask(process, subject, Action::take(1)).await;
+        let answer = ask(process, subject, Action::acquire(1)).await;
         allowed += u64::from(answer.is_ok_and(|decision| decision.is_allowed()));
         settle().await;
         advance(MILLISECOND).await;
@@ -43,7 +43,10 @@ struct Failing(Arc<AtomicUsize>);
 
 impl Store for Failing {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        if checks.iter().any(|check| check.action != Action::take(1)) {
+        if checks
+            .iter()
+            .any(|check| check.action != Action::acquire(1))
+        {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
         let failed = StoreError::new(StoreErrorKind::Unreachable);
@@ -55,8 +58,8 @@ impl Store for Failing {
 async fn a_store_that_fails_is_hardly_asked_for_batches() {
     let batches = Arc::new(AtomicUsize::new(0));
     let failing = Failing(Arc::clone(&batches));
-    let under_way = UnderWay::default();
-    let process = Prefetching::with_clock(failing, DEADLINE, under_way, Fleet::new().clock);
+    let in_flight_work = InFlightWork::default();
+    let process = Prefetching::with_clock(failing, DEADLINE, in_flight_work, Fleet::new().clock);
     let subject = Subject::under(Limit::fixed_window(10_000, HOUR), Some(Prefetch::new()));
     assert_eq!(ask_often(&process, &subject, 1_000).await, 0);
     let batches = batches.load(Ordering::SeqCst);
@@ -74,7 +77,7 @@ async fn a_subject_that_was_denied_takes_batches_again_when_there_is_room() {
         let in_hand = async |times| {
             let mut in_hand = 0;
             for _ in 0..times {
-                let answer = ask(&process, &subject, Action::take(cost)).await;
+                let answer = ask(&process, &subject, Action::acquire(cost)).await;
                 in_hand += u64::from(answer.is_ok_and(|decision| decision.is_prefetched()));
                 settle().await;
                 advance(MILLISECOND).await;
@@ -112,7 +115,7 @@ async fn where_a_trip_takes_longer_than_permits_may_be_held_hardly_any_are_taken
             in_hand += u64::from(decision.is_prefetched());
         }
         let asked = way.asked().into_iter();
-        let batches = asked.filter(|action| action.takes() > 1).count();
+        let batches = asked.filter(|action| action.acquires() > 1).count();
         (batches, in_hand)
     };
     *way.there.lock().unwrap() = 7 * MILLISECOND;

@@ -17,8 +17,8 @@ use tokio::time::{Instant, sleep_until};
 use super::queue::{CallId, FEW_BATCHES, Leaving, Others, Queue, Waiting};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::per_thread::{Spread, SpreadRef};
-use crate::store::UnderWay;
+use crate::sharded::{ShardedArc, ShardedRef};
+use crate::store::InFlightWork;
 use crate::store::fingerprints::ByFingerprint;
 use crate::store::redis::backend::Backend;
 use crate::store::redis::connection::Failed;
@@ -35,14 +35,14 @@ const MOST_BATCHES_OF_DEBTS: usize = 4;
 
 /// Clones share everything.
 #[derive(Clone)]
-pub(in crate::store::redis) struct Batcher(SpreadRef<Shared>);
+pub(in crate::store::redis) struct Batcher(ShardedRef<Shared>);
 
 pub(in crate::store::redis) struct Shared {
     pub(in crate::store::redis) backend: Backend,
     pub(in crate::store::redis) in_flight: InFlight,
     pub(in crate::store::redis) waits: Waits,
     /// What is given back without anybody waiting for it.
-    pub(in crate::store::redis) under_way: UnderWay,
+    pub(in crate::store::redis) in_flight_work: InFlightWork,
     queues: [Mutex<Shard>; SHARDS],
     /// Where all of this runs.
     runtime: Handle,
@@ -130,14 +130,14 @@ impl Batcher {
         settings: &Settings,
         runtime: &Handle,
         is_used: Option<oneshot::Sender<Infallible>>,
-    ) -> Spread<Shared> {
+    ) -> ShardedArc<Shared> {
         let servers = settings.servers_on(runtime);
         let (prefix, clock) = (settings.prefix.clone(), settings.clock.clone());
-        Spread::new(Shared {
+        ShardedArc::new(Shared {
             backend: Backend::new(servers, prefix, clock),
             in_flight: InFlight::new(settings.max_in_flight),
             waits: settings.waits,
-            under_way: settings.under_way.clone(),
+            in_flight_work: settings.in_flight_work.clone(),
             queues: Default::default(),
             runtime: runtime.clone(),
             _is_used: is_used,
@@ -145,12 +145,12 @@ impl Batcher {
     }
 
     /// A handle for a question of this thread.
-    pub(in crate::store::redis) fn of(shared: &Spread<Shared>) -> Self {
+    pub(in crate::store::redis) fn of(shared: &ShardedArc<Shared>) -> Self {
         Self(shared.hold())
     }
 
     /// A handle for questions of the threads of this place.
-    pub(in crate::store::redis) fn at(shared: &Spread<Shared>, place: usize) -> Self {
+    pub(in crate::store::redis) fn at(shared: &ShardedArc<Shared>, place: usize) -> Self {
         Self(shared.hold_at(place))
     }
 

@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::connection::{Failed, Handshake, Lane, RESPONSE_TIMEOUT, pause};
+use super::connection::{Failed, Handshake, RESPONSE_TIMEOUT, ReconnectingConnection, pause};
 use super::error::{is_demoted, of_nameless};
 use super::keys::Prefix;
 use super::script::Scripted;
@@ -75,7 +75,9 @@ impl Cluster {
     ) -> Result<Value, Failed> {
         let slot = Slot::of_tag(&subject.digits());
         let refresh = RefreshUnlessAnswered(Some(self.0.clone()));
-        let ask = |lane: Lane, is_asking| async move { lane.ask(question, is_asking).await };
+        let ask = |lane: ReconnectingConnection, is_asking| async move {
+            lane.ask(question, is_asking).await
+        };
         let answer = self.follow(Route::Master, slot, ask).await;
         match &answer {
             // Its node may be gone, and have a successor; another server may have its address now;
@@ -102,7 +104,7 @@ impl Cluster {
         &self,
         mut route: Route,
         slot: Slot,
-        ask: impl Fn(Lane, bool) -> F,
+        ask: impl Fn(ReconnectingConnection, bool) -> F,
     ) -> Result<Value, Failed>
     where
         F: Future<Output = Result<Value, Failed>>,
@@ -144,7 +146,7 @@ impl Cluster {
     async fn ask_when_moved<F>(
         &self,
         node: &Node,
-        ask: impl Fn(Lane, bool) -> F,
+        ask: impl Fn(ReconnectingConnection, bool) -> F,
         is_asking: bool,
     ) -> Result<Value, Failed>
     where

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 use super::slots::{Node, Slot};
 use super::{Cluster, Route, is_about_the_node, is_moved};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::connection::{Failed, Lane};
+use crate::store::redis::connection::{Failed, ReconnectingConnection};
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
 use crate::trace;
@@ -80,7 +80,8 @@ impl Cluster {
     async fn try_on(&self, master: Node, tag: &str, question: &SelfTest) -> Result<(), StoreError> {
         let slot = Slot::of_tag(tag.as_bytes());
         // Tries ASKING on all nodes.
-        let try_out = |lane: Lane, _| async move { lane.try_out(question, true).await };
+        let try_out =
+            |lane: ReconnectingConnection, _| async move { lane.try_out(question, true).await };
         let reply = self.follow(Route::To(master.clone()), slot, try_out).await;
         match reply {
             Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(master)),

@@ -11,15 +11,15 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 
 use super::credentials::LoggedIn;
+use super::health::{Health, LONGEST_SILENCE};
 use super::made::Made;
 use super::probe::Probe;
-use super::signs::{LONGEST_SILENCE, Signs};
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::script::Scripted;
 
 pub(super) struct Held {
     connection: MultiplexedConnection,
-    signs: Signs,
+    signs: Health,
     probe: Arc<Probe>,
     /// Whether a task probes it beside the questions.
     pub(super) is_being_probed: AtomicBool,
@@ -31,7 +31,7 @@ impl Held {
     pub(super) fn new(made: Made, probe: Arc<Probe>) -> Self {
         Self {
             connection: made.connection,
-            signs: Signs::new(made.trip),
+            signs: Health::new(made.trip),
             probe,
             is_being_probed: AtomicBool::new(false),
             _logged_in: made.logged_in,

@@ -5,18 +5,18 @@ mod client;
 mod connect;
 mod credentials;
 mod handshake;
+mod health;
 mod held;
 mod hook;
-mod lane;
 #[cfg(feature = "config")]
 mod logins;
 mod made;
 #[cfg(feature = "deadpool")]
 mod pool;
 mod probe;
+mod reconnecting;
 mod round_trips;
 mod sentinel;
-mod signs;
 mod tls;
 
 pub(super) use address::Address;
@@ -24,7 +24,7 @@ pub(super) use client::{CONNECT_TIMEOUT, RESPONSE_TIMEOUT, pause};
 pub(super) use connect::Connector;
 pub(super) use handshake::Handshake;
 pub(super) use hook::Hook;
-pub(super) use lane::{Failed, Lane};
+pub(super) use reconnecting::{Failed, ReconnectingConnection};
 pub(super) use round_trips::{Reach, work_of};
 pub(super) use sentinel::Masters;
 pub(super) use tls::Tls;

@@ -12,10 +12,10 @@ mod advice;
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
 const CODES: [(&str, StoreErrorKind); 31] = [
-    ("foreign value", StoreErrorKind::ForeignValue),
+    ("foreign value", StoreErrorKind::CorruptValue),
     // Of a state to which a script adds.
-    ("value is not an integer", StoreErrorKind::ForeignValue),
-    ("WRONGTYPE", StoreErrorKind::ForeignValue),
+    ("value is not an integer", StoreErrorKind::CorruptValue),
+    ("WRONGTYPE", StoreErrorKind::CorruptValue),
     ("OOM", StoreErrorKind::Full),
     ("max number of clients", StoreErrorKind::Unreachable),
     ("NOAUTH", StoreErrorKind::Configuration),

@@ -3,7 +3,7 @@
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Action, Algorithm, Ask, Reading, Take, decide, decide_denied};
+use crate::algorithm::{Acquire, Action, Algorithm, Ask, Reading, decide, decide_denied};
 use crate::decision::{Decision, Decisions};
 use crate::store::redis::keys::{is_in_record, record_id};
 use crate::store::redis::script::Composed;
@@ -21,7 +21,7 @@ pub(super) struct AskedCheck {
     pub(super) algorithm: Algorithm,
     pub(super) action: Action,
     pub(super) is_shadow: bool,
-    pub(super) is_further_rate: bool,
+    pub(super) is_extra_rate: bool,
     /// Of its entry, if its key is a group's record.
     pub(super) id: Option<RecordId>,
 }
@@ -57,9 +57,9 @@ impl Asked {
         let both = self.single().zip(other.single());
         both.is_some_and(
             |(check, other)| match (check.acquires(), other.acquires()) {
-                (Some(take), Some(others)) => {
-                    let cost = take.cost;
-                    let is_same = take == Take { cost, ..others };
+                (Some(acquire), Some(others)) => {
+                    let cost = acquire.cost;
+                    let is_same = acquire == Acquire { cost, ..others };
                     is_same && check.algorithm == other.algorithm && check.id == other.id
                 }
                 _ => false,
@@ -96,7 +96,7 @@ impl AskedCheck {
             action: check.action,
             // Without another check beside it, that makes no difference.
             is_shadow: check.is_shadow && !is_single,
-            is_further_rate: check.policy.further_rate().is_some() && !is_single,
+            is_extra_rate: check.policy.extra_rate().is_some() && !is_single,
             id: is_in_record(check).then(|| record_id(check)),
         }
     }
@@ -104,17 +104,17 @@ impl AskedCheck {
     fn ask(&self) -> Ask<'_> {
         Ask {
             is_shadow: self.is_shadow,
-            is_further_rate: self.is_further_rate,
+            is_extra_rate: self.is_extra_rate,
             ..Ask::enforced(&self.algorithm, &self.action)
         }
     }
 
     /// What it takes, if nothing but the sum makes a difference to the state.
-    fn acquires(&self) -> Option<Take> {
+    fn acquires(&self) -> Option<Acquire> {
         match self.action {
-            Action::Take(take) => {
-                let is_sum = take.cost > 0 && self.algorithm.lease().is_none();
-                is_sum.then_some(take)
+            Action::Acquire(acquire) => {
+                let is_sum = acquire.cost > 0 && self.algorithm.lease().is_none();
+                is_sum.then_some(acquire)
             }
             _ => None,
         }
@@ -122,7 +122,7 @@ impl AskedCheck {
 
     pub(super) fn write_to(&self, command: &mut Cmd, script: &Composed) {
         let name = self.algorithm.name();
-        match (self.is_shadow, self.is_further_rate) {
+        match (self.is_shadow, self.is_extra_rate) {
             (false, false) => command.arg(name),
             (false, true) => command.arg(["+", name].concat()),
             (true, false) => command.arg(["~", name].concat()),

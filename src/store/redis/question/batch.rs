@@ -8,7 +8,7 @@ use super::debts_batch::DebtsBatch;
 use super::{Path, Question};
 use crate::error::StoreError;
 use crate::key::Subject;
-use crate::store::deny_cache::noted::Changes;
+use crate::store::deny_cache::ticket::Changes;
 use crate::store::redis::connection::Failed;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::reply::Decided;

@@ -206,7 +206,7 @@ fn read_singles(
                             break;
                         }
                         told.push(Ok(decided));
-                        before = Some((reading, asked.checks[0].action.takes()));
+                        before = Some((reading, asked.checks[0].action.acquires()));
                         continue;
                     }
                     2 => (together, next) = row.together(),
@@ -223,7 +223,7 @@ fn read_singles(
                 reading.next = next;
             }
             told.push(Ok(Decided::from([asked.decide_single(&reading)])));
-            before = Some((reading, check.action.takes()));
+            before = Some((reading, check.action.acquires()));
         }
     }
     match together {
@@ -240,7 +240,7 @@ fn another_number() -> StoreError {
 /// read, or not written, for lack of memory, of the right, or because the server refused.
 fn failure(code: u64) -> Option<StoreErrorKind> {
     match code {
-        2 => Some(StoreErrorKind::ForeignValue),
+        2 => Some(StoreErrorKind::CorruptValue),
         3 => Some(StoreErrorKind::Busy),
         4 => Some(StoreErrorKind::Full),
         5 => Some(StoreErrorKind::Configuration),

@@ -59,7 +59,7 @@ impl DebtQuestion {
             .all(|check| check.is_shadow == first.is_shadow && is_same_limit(first, check));
         let mut acquires = SmallVec::with_capacity(checks.len());
         for check in checks {
-            if check.is_shadow && check.policy.further_rate().is_some() && !are_of_one_limit {
+            if check.is_shadow && check.policy.extra_rate().is_some() && !are_of_one_limit {
                 return None;
             }
             acquires.push(Acquire {
@@ -107,7 +107,7 @@ impl DebtQuestion {
         }
         let mut admitted = owed.repeated;
         for (acquire, debt) in self.blocking(owed) {
-            let debt = debt.ok_or_else(|| StoreError::new(StoreErrorKind::ForeignValue))?;
+            let debt = debt.ok_or_else(|| StoreError::new(StoreErrorKind::CorruptValue))?;
             admitted = admitted.min(acquire.price.fitting(debt, owed.repeated));
         }
         // Those before it are the same, so if one of them was denied, it is.
@@ -122,7 +122,7 @@ impl DebtQuestion {
                 let before = acquire.price.fitting(debt, admitted);
                 decided((check, acquire), debt, before, is_admitted)
             }
-            None => check.check().failed(StoreErrorKind::ForeignValue),
+            None => check.check().failed(StoreErrorKind::CorruptValue),
         });
         Ok(each.collect())
     }

@@ -11,7 +11,7 @@ use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::Check;
-use crate::store::deny_cache::noted::{Changes, Noted};
+use crate::store::deny_cache::ticket::{CacheTicket, Changes};
 use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::redis::keys::fingerprint_of_state;
 use crate::store::redis::reply::Decided;
@@ -41,7 +41,7 @@ pub(super) struct Question {
     /// Zero asks the server's clock.
     now: Micros,
     /// What its answer changes in the deny cache.
-    ticket: Option<Noted>,
+    ticket: Option<CacheTicket>,
 }
 
 /// Which script evaluates it.
@@ -57,7 +57,7 @@ pub(super) enum Path {
 
 impl Question {
     /// In a cluster, the checks are about one subject.
-    pub(super) fn new(checks: &[Check<'_>], now: Micros, ticket: Option<Noted>) -> Self {
+    pub(super) fn new(checks: &[Check<'_>], now: Micros, ticket: Option<CacheTicket>) -> Self {
         let path = match DebtQuestion::of(checks) {
             Some(debts) => Path::Debts(debts),
             None => Path::composed(checks, false),
@@ -132,7 +132,7 @@ impl Question {
     /// Tells the deny cache that these leave only now, so that the server decides after all changes
     /// up to now.
     pub(super) fn leave_now(questions: &mut [&mut Box<Self>]) {
-        Noted::are_sent_now(questions.iter_mut().filter_map(|it| it.ticket.as_mut()));
+        CacheTicket::are_sent_now(questions.iter_mut().filter_map(|it| it.ticket.as_mut()));
     }
 
     /// Tells the deny cache these decisions.
@@ -146,7 +146,7 @@ impl Question {
     /// request.
     pub(super) fn failed(&self, error: StoreError) -> Result<Decided, StoreError> {
         let is_shadow = self.checks.iter().all(|check| check.is_shadow);
-        if !(is_shadow && error.kind() == StoreErrorKind::ForeignValue) {
+        if !(is_shadow && error.kind() == StoreErrorKind::CorruptValue) {
             return Err(error);
         }
         let checks = self.checks.iter().map(OwnedCheck::check);

@@ -5,8 +5,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::part::{Answer, Part};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::begun::begun;
 use crate::store::redis::batch::Batcher;
+use crate::store::spawn::poll_once;
 
 /// Parts that are asked concurrently, each by a task of its own. When dropped, it gives up those
 /// that have not answered: the question is over, and nodes are found to be silent by what is given
@@ -15,7 +15,7 @@ pub(super) struct AtOnce {
     batcher: Batcher,
     /// The parts without an answer so far.
     parts: Vec<Option<Part>>,
-    under_way: JoinSet<(usize, Answer)>,
+    in_flight_work: JoinSet<(usize, Answer)>,
 }
 
 impl AtOnce {
@@ -23,7 +23,7 @@ impl AtOnce {
         Self {
             batcher: batcher.clone(),
             parts: Vec::new(),
-            under_way: JoinSet::new(),
+            in_flight_work: JoinSet::new(),
         }
     }
 
@@ -33,16 +33,16 @@ impl AtOnce {
         F: Future<Output = Answer> + Send + 'static,
     {
         let position = self.parts.len();
-        let answer = begun(ask(part.clone(), self.batcher.clone()));
+        let answer = poll_once(ask(part.clone(), self.batcher.clone()));
         self.parts.push(Some(part));
-        self.under_way
+        self.in_flight_work
             .spawn(async move { (position, answer.await) });
     }
 
     /// Reports each answer as it comes, and finally the parts without an answer by then.
     pub(super) async fn heard_until(mut self, end: Instant, mut tell: impl FnMut(Part, Answer)) {
         let all = async {
-            while let Some(one) = self.under_way.join_next().await {
+            while let Some(one) = self.in_flight_work.join_next().await {
                 let Ok((position, answer)) = one else {
                     continue;
                 };

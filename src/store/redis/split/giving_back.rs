@@ -8,32 +8,32 @@ use tokio::time::timeout;
 use super::part::Part;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
-use crate::store::deny_cache::noted::Forgetting;
+use crate::store::deny_cache::ticket::Invalidation;
 use crate::store::owned::{OwnedCheck, question};
 use crate::store::redis::batch::Batcher;
 use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::question::Question;
-use crate::store::{Tries, go_on};
+use crate::store::{Tries, spawn_polled};
 
 /// Gives back what a part has taken. The caller does not learn that anything was taken, and so does
 /// not do it.
 pub(super) struct GivingBack {
     batcher: Batcher,
     /// Denials that others got meanwhile for lack of it are forgotten.
-    forgetting: Option<Forgetting>,
+    invalidation: Option<Invalidation>,
     checks: SmallVec<[OwnedCheck; 2]>,
 }
 
 impl GivingBack {
     pub(super) fn new(
         batcher: &Batcher,
-        forgetting: Option<Forgetting>,
+        invalidation: Option<Invalidation>,
         part: &Part,
         answer: &Decisions,
     ) -> Self {
         Self {
             batcher: batcher.clone(),
-            forgetting,
+            invalidation,
             checks: part.given_back(answer),
         }
     }
@@ -49,10 +49,10 @@ impl GivingBack {
             return None;
         }
         let runtime = Handle::try_current().ok()?;
-        let mut on_its_way = self.batcher.under_way.begin();
-        Some(go_on(&runtime, async move {
+        let mut in_flight_guard = self.batcher.in_flight_work.begin();
+        Some(spawn_polled(&runtime, async move {
             if self.is_done().await {
-                return on_its_way.arrived();
+                return in_flight_guard.arrived();
             }
             let all = self.checks.len();
             self.checks.retain(|check| ends_lease(check));
@@ -61,7 +61,7 @@ impl GivingBack {
                 tokio::spawn(async move {
                     self.end_leases().await;
                     if are_all {
-                        on_its_way.arrived();
+                        in_flight_guard.arrived();
                     }
                 });
             }
@@ -76,7 +76,7 @@ impl GivingBack {
             .filter_map(|check| check.algorithm.lease());
         let life = lives.max().unwrap_or_default().to_duration();
         let mut tries = Tries::to_end_leases(life);
-        while tries.next(&self.batcher.under_way).await && !self.is_done().await {}
+        while tries.next(&self.batcher.in_flight_work).await && !self.is_done().await {}
     }
 
     /// Tries once. Returns whether the node says that it has done it.
@@ -84,8 +84,8 @@ impl GivingBack {
         let checks = question(&self.checks);
         let asked = Question::new(&checks, self.batcher.backend.now(), None);
         let answer = timeout(CONNECT_TIMEOUT, self.batcher.ask(Box::new(asked))).await;
-        if let Some(forgetting) = &self.forgetting {
-            forgetting.forget(&checks);
+        if let Some(invalidation) = &self.invalidation {
+            invalidation.forget(&checks);
         }
         let is_done = |decision: &Decision| decision.store_failure().is_none();
         let answer = answer.map(|answer| answer.decisions());

@@ -13,7 +13,7 @@ use super::batch::Batcher;
 use super::connection::RESPONSE_TIMEOUT;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
-use crate::store::deny_cache::noted::Forgetting;
+use crate::store::deny_cache::ticket::Invalidation;
 
 mod at_once;
 mod giving_back;
@@ -26,22 +26,22 @@ use self::part::{Answer, Part};
 
 pub(super) async fn ask(
     batcher: Batcher,
-    forgetting: Option<Forgetting>,
+    invalidation: Option<Invalidation>,
     parts: Vec<Part>,
 ) -> Answer {
     if parts.iter().any(Part::may_deny) {
-        take(batcher, forgetting, parts).await
+        take(batcher, invalidation, parts).await
     } else {
         do_each(&batcher, parts).await
     }
 }
 
 /// Asks one part after the other, and then, concurrently, those that only count.
-async fn take(batcher: Batcher, forgetting: Option<Forgetting>, parts: Vec<Part>) -> Answer {
+async fn take(batcher: Batcher, invalidation: Option<Invalidation>, parts: Vec<Part>) -> Answer {
     let begun = Instant::now();
     let mut taken = Taken {
         batcher: batcher.clone(),
-        forgetting,
+        invalidation,
         answers: Answers::default(),
     };
     let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(Part::is_shadow);
@@ -192,7 +192,7 @@ impl Answers {
 /// later part failed.
 struct Taken {
     batcher: Batcher,
-    forgetting: Option<Forgetting>,
+    invalidation: Option<Invalidation>,
     answers: Answers,
 }
 
@@ -202,7 +202,7 @@ impl Taken {
     }
 
     fn given_back(&self, part: &Part, answer: &Decisions) -> GivingBack {
-        GivingBack::new(&self.batcher, self.forgetting.clone(), part, answer)
+        GivingBack::new(&self.batcher, self.invalidation.clone(), part, answer)
     }
 }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::super::batch::Batcher;
 use super::super::question::Question;
-use crate::algorithm::{Action, Patience, Reading, Take, committed};
+use crate::algorithm::{Acquire, Action, Reading, Wait, committed};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
@@ -49,9 +49,9 @@ pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
 fn with_receipt(check: &Check<'_>) -> OwnedCheck {
     let check = OwnedCheck::of(check);
     match check.action {
-        Action::Take(take) => check.with_action(Action::Take(Take {
+        Action::Acquire(acquire) => check.with_action(Action::Acquire(Acquire {
             is_final: false,
-            ..take
+            ..acquire
         })),
         _ => check,
     }
@@ -66,7 +66,7 @@ impl Part {
     /// Whether an enforced check asks for permits, or looks.
     pub(super) fn may_deny(&self) -> bool {
         let mut enforced = self.checks.iter().filter(|check| !check.is_shadow);
-        enforced.any(|check| matches!(check.action, Action::Take(_)))
+        enforced.any(|check| matches!(check.action, Action::Acquire(_)))
     }
 
     /// Whether an enforced check does not fit.
@@ -129,7 +129,7 @@ impl Part {
             let failure = decision.store_failure();
             let stands = if check.algorithm.is_penalty() {
                 check.action = Action::look();
-                decision.is_judged()
+                decision.is_evaluated()
             } else {
                 let is_in_doubt = failure.is_some_and(StoreErrorKind::may_have_counted);
                 is_in_doubt && check.action.lease().is_some()
@@ -181,20 +181,20 @@ impl Part {
 
 /// The action that gives back what a check has taken.
 fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
-    let Action::Take(take) = check.action else {
+    let Action::Acquire(acquire) = check.action else {
         return None;
     };
     if check.algorithm.is_penalty() {
         return None;
     }
-    if let Some(lease) = take.lease {
+    if let Some(lease) = acquire.lease {
         return Some(Action::Release(lease));
     }
-    let (permits, receipt) = (take.cost, decision.receipt);
+    let (permits, receipt) = (acquire.cost, decision.receipt);
     // Others that have taken permits since hold them to be handed out later, or were told when
     // theirs come: giving back permits before those would create permits.
     let has_prefetch = check.check().policy.prefetch().is_some();
-    let may_be_late = check.algorithm.queues() || take.patience != Patience::None;
+    let may_be_late = check.algorithm.queues() || acquire.patience != Wait::None;
     match permits {
         0 => None,
         _ if has_prefetch => Some(Action::Cancel { permits, receipt }),

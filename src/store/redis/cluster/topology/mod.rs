@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::begun::is_ending;
-use crate::store::redis::connection::{Connector, Handshake, Lane};
+use crate::store::redis::connection::{Connector, Handshake, ReconnectingConnection};
 use crate::store::redis::keys::Prefix;
+use crate::store::spawn::is_ending;
 
 mod attempt;
 #[cfg(test)]
@@ -44,7 +44,7 @@ struct Lanes {
 }
 
 struct KnownLane {
-    lane: Lane,
+    lane: ReconnectingConnection,
     /// Whether a question used this lane since the slot map was last learned.
     is_in_use: bool,
 }
@@ -138,18 +138,22 @@ impl Topology {
     }
 
     /// The lane to a node, for a question.
-    pub(super) fn lane(&self, node: &Node) -> Result<Lane, StoreError> {
+    pub(super) fn lane(&self, node: &Node) -> Result<ReconnectingConnection, StoreError> {
         self.lane_for(node, true)
     }
 
-    fn lane_for(&self, node: &Node, is_for_question: bool) -> Result<Lane, StoreError> {
+    fn lane_for(
+        &self,
+        node: &Node,
+        is_for_question: bool,
+    ) -> Result<ReconnectingConnection, StoreError> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lanes.known.get_mut(node) {
             known.is_in_use |= is_for_question;
             return Ok(known.lane.clone());
         }
         let connector = Connector::to(self.login_at(node)?, &self.handshake)?;
-        let lane = Lane::to_node(connector, self.prefix.clone(), &self.home);
+        let lane = ReconnectingConnection::to_node(connector, self.prefix.clone(), &self.home);
         if let Some(tag) = lanes.tags.get(node) {
             lane.probe_with_tag(tag.clone());
         }

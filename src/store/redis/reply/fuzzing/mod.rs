@@ -20,13 +20,13 @@ pub fn redis_reply(data: &[u8]) {
     };
     let algorithms = algorithms();
     let policies = ["one", "two"].map(PolicyId::new);
-    let further = policies[0].with_further_rate(Micros::from(HOUR));
+    let further = policies[0].with_extra_rate(Micros::from(HOUR));
     let check = |question: u8, place: u8| {
         let number = usize::from(choice % 64 + place) % algorithms.len();
         // Some are alike, some differ in their cost alone, and some are about other keys.
-        let action = Action::take((cost % 8 + question / 2).into());
-        let is_further_rate = place > 0 && cost >> (place + 3) & 1 == 1;
-        let policy = match (is_further_rate, cost >> question & 1 == 1) {
+        let action = Action::acquire((cost % 8 + question / 2).into());
+        let is_extra_rate = place > 0 && cost >> (place + 3) & 1 == 1;
+        let policy = match (is_extra_rate, cost >> question & 1 == 1) {
             (true, _) => &further,
             (false, is_other) => &policies[usize::from(is_other)],
         };

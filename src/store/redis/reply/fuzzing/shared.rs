@@ -39,7 +39,7 @@ fn both(policies: &[PolicyId; 2], subject: u64, limits: [Limit; 2]) -> Vec<Check
 }
 
 fn check(policy: &PolicyId, subject: u64, limit: Limit) -> Check<'_> {
-    Check::of(policy, subject, &limit, Action::spend(1))
+    Check::of(policy, subject, &limit, Action::consume(1))
 }
 
 /// Each is decided or fails with what it is told, or none of them has an answer.

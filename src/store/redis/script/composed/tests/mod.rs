@@ -1,5 +1,5 @@
 use super::*;
-use crate::algorithm::{Action, Algorithm, LeaseId, Patience, Penalty, Take};
+use crate::algorithm::{Acquire, Action, Algorithm, LeaseId, Penalty, Wait};
 use crate::decision::Receipt;
 use crate::limit::{Limit, per_second};
 use crate::store::redis::question::TEXTS;
@@ -107,15 +107,15 @@ fn documented_arguments_are_those_that_the_script_uses_and_that_are_sent() {
 #[test]
 fn documented_verbs_are_those_that_are_sent() {
     let (permits, receipt) = (1, Receipt::default());
-    let borrowing = Action::Take(Take {
+    let borrowing = Action::Acquire(Acquire {
         cost: permits,
-        patience: Patience::UntilPaid(Micros::ZERO),
+        patience: Wait::Burst(Micros::ZERO),
         lease: None,
         is_final: false,
     });
     // All except a reset, which is carried out before an algorithm is asked.
     let counting = [
-        Action::take(permits),
+        Action::acquire(permits),
         borrowing,
         Action::Charge(permits),
         Action::Credit {

@@ -1,4 +1,4 @@
-//! `Signs`: the evidence that a connection works, or does not. A server that hangs, or a network
+//! `Health`: the evidence that a connection works, or does not. A server that hangs, or a network
 //! that swallows everything, does not break connections.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(super) const HASTY: Duration = Duration::from_millis(10);
 /// Stands for no time.
 const NEVER: u64 = u64::MAX;
 
-pub(super) struct Signs {
+pub(super) struct Health {
     /// When the connection was made. All times are in milliseconds since then.
     since: Instant,
     /// How long the first answer took.
@@ -49,7 +49,7 @@ pub(super) struct Signs {
     news: Notify,
 }
 
-impl Signs {
+impl Health {
     /// The signs of a new connection, over which the server has just answered after this time.
     pub(super) fn new(trip: Duration) -> Self {
         Self {
@@ -173,7 +173,7 @@ fn is_past(then_ms: u64, time: Duration, now_ms: u64) -> bool {
 
 /// A question in flight. If dropped before the answer, it counts against the connection.
 pub(super) struct Asked<'a> {
-    signs: &'a Signs,
+    signs: &'a Health,
     asked_ms: u64,
     /// When the last answer before it was, if the connection was idle since.
     idle_since_ms: Option<u64>,
@@ -206,8 +206,8 @@ mod tests {
     const INSTANT: Duration = Duration::from_millis(1);
 
     /// A connection that has just answered.
-    fn heard() -> Signs {
-        let signs = Signs::new(INSTANT);
+    fn heard() -> Health {
+        let signs = Health::new(INSTANT);
         signs.asked().answered();
         signs
     }

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::Limiter;
-use crate::store::OnItsWay;
+use crate::store::InFlightGuard;
 
 impl Limiter {
     /// Waits until everything that was given back has reached the store: places of a
@@ -51,7 +51,7 @@ impl Limiter {
     /// just come back needs up to 0.6 s for a new connection. Permits that come back with time stay used
     /// if they may have been given back, as doing so twice could create some.
     pub async fn flush(&self) -> bool {
-        let flush = self.0.under_way.flush();
+        let flush = self.0.in_flight_work.flush();
         (self.0.give_back_batches)();
         let own = flush.done();
         let stores = self.0.store.given_back();
@@ -74,19 +74,19 @@ impl Limiter {
     }
 
     /// Counts something in flight, until the result is dropped.
-    pub(super) fn on_its_way(&self) -> OnItsWay {
-        self.0.under_way.begin()
+    pub(super) fn in_flight_guard(&self) -> InFlightGuard {
+        self.0.in_flight_work.begin()
     }
 
     /// Spawns work that nobody waits for.
-    pub(super) fn see_through<F>(&self, runtime: &Handle, work: F)
+    pub(super) fn spawn_in_flight<F>(&self, runtime: &Handle, work: F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let mut on_its_way = self.on_its_way();
+        let mut in_flight_guard = self.in_flight_guard();
         runtime.spawn(async move {
             work.await;
-            on_its_way.arrived();
+            in_flight_guard.arrived();
         });
     }
 }

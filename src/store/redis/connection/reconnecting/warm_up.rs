@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::timeout;
 
-use super::super::signs::IDLE;
-use super::Lane;
+use super::super::health::IDLE;
+use super::ReconnectingConnection;
 
-impl Lane {
+impl ReconnectingConnection {
     /// Makes a connection, or probes an idle one, for a question that will come soon. Nobody waits
     /// for this.
     ///

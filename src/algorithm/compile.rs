@@ -8,7 +8,7 @@ use super::{
     sliding_window, token_bucket,
 };
 use crate::error::ConfigError;
-use crate::limit::{Kind, Limit, SoundLimit};
+use crate::limit::{Kind, Limit, ValidLimit};
 
 impl Algorithm {
     /// One algorithm for each rate of a limit, in their order; none for one that admits nothing.
@@ -29,11 +29,11 @@ impl Algorithm {
     /// One for each kind of limit, whatever its numbers: for what concerns a key by the algorithm's
     /// name alone.
     pub(crate) fn one_of_each_name() -> impl Iterator<Item = Self> {
-        let sound = Kind::ALL.map(SoundLimit::smallest);
+        let sound = Kind::ALL.map(ValidLimit::smallest);
         sound.into_iter().map(|sound| Self::of(&sound))
     }
 
-    fn of(sound: &SoundLimit) -> Self {
+    fn of(sound: &ValidLimit) -> Self {
         Self(match sound.kind {
             Kind::Gcra => Which::Gcra(gcra::new(sound)),
             Kind::TokenBucket => Which::TokenBucket(token_bucket::new(sound)),

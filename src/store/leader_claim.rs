@@ -1,4 +1,4 @@
-//! `Claim`: one task's claim, until an instant, to do what others wait for.
+//! `LeaderClaim`: one task's claim, until an instant, to do what others wait for.
 //!
 //! A task runs only while its runtime is driven. The runtime of a thread that blocks on a decision
 //! now and then is not driven in between, yet its tasks are not dropped either. So work that a
@@ -8,10 +8,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// For use under a lock; a [`Duty`](super::duty::Duty) needs none. `I` is the clock's type of
+/// For use under a lock; a [`LeaderLock`](super::leader_lock::LeaderLock) needs none. `I` is the clock's type of
 /// instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim<I> {
+pub(super) struct LeaderClaim<I> {
     number: Number,
     until: I,
 }
@@ -20,7 +20,7 @@ pub(super) struct Claim<I> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Number(u64);
 
-impl<I: Copy + Ord> Claim<I> {
+impl<I: Copy + Ord> LeaderClaim<I> {
     /// A new claim.
     pub(super) fn until(until: I) -> Self {
         Self {

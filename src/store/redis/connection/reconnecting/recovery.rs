@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::client::{CONNECT_TIMEOUT, pause};
-use super::{Held, Lane, Link, Shared};
+use super::{Held, Link, ReconnectingConnection, Shared};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{is_connection_lost, kind};
 
-impl Lane {
+impl ReconnectingConnection {
     /// Ends when the server answers within this time again. Keeps making a connection and probing
     /// it. After a refused login, the pause is longer, and nobody waits for this.
     ///
@@ -66,7 +66,7 @@ impl Shared {
         }
     }
 
-    /// When [`Lane::recovered`] continues; at once if there is something to wait for. If nothing is
+    /// When [`ReconnectingConnection::recovered`] continues; at once if there is something to wait for. If nothing is
     /// being made and nothing failed, the runtime is shutting down: continuing would loop for ever.
     fn look_again_at(&self) -> Option<Instant> {
         match &*self.link.borrow() {

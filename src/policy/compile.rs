@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::atomic_mode::AtomicMode;
+use super::compiled::CompiledPolicy;
 use super::mistakes::Mistakes;
-use super::rates::FurtherRate;
-use super::ready::ReadyPolicy;
+use super::rates::ExtraRate;
 use super::{Cost, Policy, SETTLE};
-use crate::algorithm::{Algorithm, Patience};
+use crate::algorithm::{Algorithm, Wait};
 use crate::error::ConfigError;
 use crate::limit::{ANY_COST, MOST_PERMITS, Words};
 use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, Prefetch, RENEWALS_IN_A_LIFE};
@@ -23,7 +23,7 @@ impl Policy {
         self,
         otherwise: FailureMode,
         timeout: Duration,
-    ) -> Result<ReadyPolicy, ConfigError> {
+    ) -> Result<CompiledPolicy, ConfigError> {
         let name = self.name.clone();
         self.ready_unnamed(otherwise, timeout)
             .map_err(|error| error.in_policy(&name))
@@ -33,7 +33,7 @@ impl Policy {
         self,
         otherwise: FailureMode,
         timeout: Duration,
-    ) -> Result<ReadyPolicy, ConfigError> {
+    ) -> Result<CompiledPolicy, ConfigError> {
         sound_name("name", &self.name)?;
         if let Some(group) = &self.group {
             sound_name("group", group)?;
@@ -48,8 +48,8 @@ impl Policy {
         for rate in &rates {
             self.refuse_algorithm(rate, timeout)?;
         }
-        let further_rates = rates.iter().skip(1);
-        let further_rates = further_rates.map(|rate| FurtherRate::of(&id, rate));
+        let extra_rates = rates.iter().skip(1);
+        let extra_rates = extra_rates.map(|rate| ExtraRate::of(&id, rate));
         let penalty = self.penalty.as_ref().map(Algorithm::try_from).transpose()?;
         match &self.cost {
             Cost::Fixed(cost) if !(1..=MOST_PERMITS).contains(cost) => {
@@ -68,9 +68,9 @@ impl Policy {
         }
         let patience = self.sound_patience()?;
         let prefetch = self.sound_prefetch()?;
-        Ok(ReadyPolicy {
+        Ok(CompiledPolicy {
             algorithm: rates.first().copied(),
-            further_rates: further_rates.collect(),
+            extra_rates: extra_rates.collect(),
             id: id.with_prefetch(prefetch),
             patience,
             penalty,
@@ -144,9 +144,9 @@ impl Policy {
         ))
     }
 
-    fn sound_patience(&self) -> Result<Patience, ConfigError> {
+    fn sound_patience(&self) -> Result<Wait, ConfigError> {
         let Some(longest) = self.max_wait else {
-            return Ok(Patience::None);
+            return Ok(Wait::None);
         };
         if !(Duration::from_millis(1)..=DAY).contains(&longest) {
             return Err(ConfigError::out_of_range(
@@ -155,7 +155,7 @@ impl Policy {
                 "1 ms to 24 h",
             ));
         }
-        Ok(Patience::UntilItFits(longest.into()))
+        Ok(Wait::Strict(longest.into()))
     }
 
     fn sound_prefetch(&self) -> Result<Option<Prefetch>, ConfigError> {

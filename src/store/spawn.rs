@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, unconstrained};
 
 /// The same work after its first poll. Another task may go on with it.
 #[cfg(feature = "redis")]
-pub(crate) fn begun<F: Future>(work: F) -> impl Future<Output = F::Output> {
+pub(crate) fn poll_once<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let mut work = Box::pin(work);
     let begun = begin(work.as_mut());
     async move {
@@ -24,7 +24,7 @@ pub(crate) fn begun<F: Future>(work: F) -> impl Future<Output = F::Output> {
 
 /// Spawns work that nobody needs to wait for. If called on that runtime, the work has begun when
 /// this returns.
-pub(crate) fn go_on(
+pub(crate) fn spawn_polled(
     runtime: &Handle,
     work: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()> {

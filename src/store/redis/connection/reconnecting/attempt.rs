@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout};
 
 use super::super::client::pause;
-use super::super::signs::LONGEST_SILENCE;
+use super::super::health::LONGEST_SILENCE;
 use super::{Failure, Held, Link, Shared};
-use crate::store::begun::is_ending;
+use crate::store::spawn::is_ending;
 
 impl Shared {
     /// Starts an attempt, unless there is a connection, an attempt, or a pause after one that has

@@ -1,4 +1,4 @@
-//! `UnderWay`: what is in flight to the store and nobody waits for, until somebody flushes it.
+//! `InFlightWork`: what is in flight to the store and nobody waits for, until somebody flushes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 /// Counts permits being given back, settlements, questions whose callers are gone, and batches
 /// taken in advance. Clones share the count.
 #[derive(Clone)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlightWork {
     /// Its receivers are what is in flight.
     count: watch::Sender<()>,
     /// How many wait for it.
@@ -19,7 +19,7 @@ pub(crate) struct UnderWay {
 
 /// Held while one of these is in flight. Dropping it says that it has not reached the store, as when
 /// its runtime ends.
-pub(crate) struct OnItsWay {
+pub(crate) struct InFlightGuard {
     _counted: watch::Receiver<()>,
     lost: Arc<AtomicU64>,
     has_arrived: bool,
@@ -28,14 +28,14 @@ pub(crate) struct OnItsWay {
 /// Held while somebody waits until nothing is in flight. What is tried again for lack of an answer
 /// is then tried at once, and soon again.
 pub(crate) struct Flush {
-    under_way: UnderWay,
+    in_flight_work: InFlightWork,
     lost_before: u64,
 }
 
-impl UnderWay {
+impl InFlightWork {
     /// Counts one more until the result is dropped.
-    pub(crate) fn begin(&self) -> OnItsWay {
-        OnItsWay {
+    pub(crate) fn begin(&self) -> InFlightGuard {
+        InFlightGuard {
             _counted: self.count.subscribe(),
             lost: Arc::clone(&self.lost),
             has_arrived: false,
@@ -45,7 +45,7 @@ impl UnderWay {
     pub(crate) fn flush(&self) -> Flush {
         self.flushes.send_modify(|flushes| *flushes += 1);
         Flush {
-            under_way: self.clone(),
+            in_flight_work: self.clone(),
             lost_before: self.lost(),
         }
     }
@@ -70,7 +70,7 @@ impl UnderWay {
     }
 }
 
-impl Default for UnderWay {
+impl Default for InFlightWork {
     fn default() -> Self {
         Self {
             count: watch::Sender::new(()),
@@ -80,14 +80,14 @@ impl Default for UnderWay {
     }
 }
 
-impl OnItsWay {
+impl InFlightGuard {
     /// It has reached the store, or there is nothing left of it that could.
     pub(crate) fn arrived(&mut self) {
         self.has_arrived = true;
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         // Before it is no longer counted.
         if !self.has_arrived {
@@ -99,13 +99,15 @@ impl Drop for OnItsWay {
 impl Flush {
     /// Waits until nothing is in flight. Returns whether all of it has reached the store.
     pub(crate) async fn done(self) -> bool {
-        self.under_way.count.closed().await;
-        self.under_way.lost() == self.lost_before
+        self.in_flight_work.count.closed().await;
+        self.in_flight_work.lost() == self.lost_before
     }
 }
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        self.under_way.flushes.send_modify(|flushes| *flushes -= 1);
+        self.in_flight_work
+            .flushes
+            .send_modify(|flushes| *flushes -= 1);
     }
 }

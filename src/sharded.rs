@@ -92,18 +92,18 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A value to which every question holds a reference, on any thread.
-pub(crate) struct Spread<T> {
+pub(crate) struct ShardedArc<T> {
     value: Arc<T>,
-    refs: Arc<[SpreadRef<T>; PLACES]>,
+    refs: Arc<[ShardedRef<T>; PLACES]>,
 }
 
 /// The value, while somebody holds it. Clones are counted in the place of the first one.
-pub(crate) struct SpreadRef<T>(Arc<Place<Arc<T>>>);
+pub(crate) struct ShardedRef<T>(Arc<Place<Arc<T>>>);
 
-impl<T> Spread<T> {
+impl<T> ShardedArc<T> {
     pub(crate) fn new(value: T) -> Self {
         let value = Arc::new(value);
-        let new = |_| SpreadRef(Arc::new(Place(Arc::clone(&value))));
+        let new = |_| ShardedRef(Arc::new(Place(Arc::clone(&value))));
         let refs = Arc::new(array::from_fn(new));
         Self { value, refs }
     }
@@ -114,17 +114,17 @@ impl<T> Spread<T> {
 
     /// A clone that is counted in the place of this number.
     #[cfg(feature = "redis")]
-    pub(crate) fn hold_at(&self, place: usize) -> SpreadRef<T> {
+    pub(crate) fn hold_at(&self, place: usize) -> ShardedRef<T> {
         self.refs[place].clone()
     }
 
     /// A clone that is counted in this thread's place.
-    pub(crate) fn hold(&self) -> SpreadRef<T> {
+    pub(crate) fn hold(&self) -> ShardedRef<T> {
         self.refs[here()].clone()
     }
 }
 
-impl<T> Deref for Spread<T> {
+impl<T> Deref for ShardedArc<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -132,7 +132,7 @@ impl<T> Deref for Spread<T> {
     }
 }
 
-impl<T> Clone for Spread<T> {
+impl<T> Clone for ShardedArc<T> {
     fn clone(&self) -> Self {
         Self {
             value: Arc::clone(&self.value),
@@ -141,13 +141,13 @@ impl<T> Clone for Spread<T> {
     }
 }
 
-impl<T> Clone for SpreadRef<T> {
+impl<T> Clone for ShardedRef<T> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<T> Deref for SpreadRef<T> {
+impl<T> Deref for ShardedRef<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_value_lives_as_long_as_any_thread_holds_it() {
-        let spread = Spread::new(7);
+        let spread = ShardedArc::new(7);
         let value = spread.downgrade();
         let (spread, other) = (spread.clone(), spread);
         let holding: Vec<_> = thread::scope(|scope| {

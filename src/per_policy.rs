@@ -1,4 +1,4 @@
-//! `ByPolicy`: what an observer keeps for each policy, found by the policy's name without a lock or
+//! `PerPolicy`: what an observer keeps for each policy, found by the policy's name without a lock or
 //! an allocation.
 
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use arc_swap::ArcSwap;
 
 /// One `T` for each policy seen so far, as many as the operator names. When a policy is replaced by
 /// one of another name, its `T` stays.
-pub(crate) struct ByPolicy<T>(ArcSwap<Known<T>>);
+pub(crate) struct PerPolicy<T>(ArcSwap<Known<T>>);
 
 /// Sorted by name: a few comparisons find one, and no hash has to be stored.
 type Known<T> = Vec<(Arc<str>, Arc<T>)>;
 
-impl<T> ByPolicy<T> {
+impl<T> PerPolicy<T> {
     pub(crate) fn new() -> Self {
         Self(ArcSwap::default())
     }
@@ -64,15 +64,15 @@ mod tests {
 
     #[test]
     fn each_policy_has_its_own_and_keeps_it() {
-        let by_policy = ByPolicy::new();
+        let per_policy = PerPolicy::new();
         for (turn, policy) in ["b", "a", "c", "b", "c", "a"].into_iter().enumerate() {
-            let found = by_policy.with(policy, || turn, |first| *first);
+            let found = per_policy.with(policy, || turn, |first| *first);
             assert_eq!(
                 found,
                 ["b", "a", "c"].iter().position(|of| *of == policy).unwrap()
             );
         }
-        let names: Vec<_> = by_policy
+        let names: Vec<_> = per_policy
             .all()
             .iter()
             .map(|(name, _)| name.clone())
@@ -82,9 +82,9 @@ mod tests {
 
     #[test]
     fn those_who_come_first_at_once_find_the_same() {
-        let by_policy = &ByPolicy::new();
+        let per_policy = &PerPolicy::new();
         let found: Vec<usize> = std::thread::scope(|scope| {
-            let first = |me| scope.spawn(move || by_policy.with("api", || me, |first| *first));
+            let first = |me| scope.spawn(move || per_policy.with("api", || me, |first| *first));
             let threads: Vec<_> = (0..8).map(first).collect();
             let joined = threads.into_iter().map(|thread| thread.join().unwrap());
             joined.collect()

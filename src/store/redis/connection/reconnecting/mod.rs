@@ -23,12 +23,12 @@ use super::held::Held;
 use super::probe::Probe;
 use super::round_trips::RoundTrips;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::begun::is_ending;
 use crate::store::redis::error::{
     is_connection_lost, is_demoted, is_no_answer, of_lost_connection, of_script_not_run,
 };
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::script::Scripted;
+use crate::store::spawn::is_ending;
 
 mod attempt;
 mod beside;
@@ -45,7 +45,7 @@ use silence::Silence;
 
 /// Clones share the connection.
 #[derive(Clone)]
-pub(in crate::store::redis) struct Lane(Arc<Shared>);
+pub(in crate::store::redis) struct ReconnectingConnection(Arc<Shared>);
 
 struct Shared {
     connector: Arc<Connector>,
@@ -84,7 +84,7 @@ impl Failure {
     }
 }
 
-impl Lane {
+impl ReconnectingConnection {
     /// A lane to a single server, for keys with this prefix, on this runtime.
     pub(in crate::store::redis) fn new(
         connector: Connector,
@@ -235,7 +235,7 @@ impl Shared {
     fn begin_silence(self: &Arc<Self>) {
         let silence = self.silence.as_ref();
         if let Some(listening) = silence.and_then(|silence| silence.begin()) {
-            let lane = Lane(Arc::clone(self));
+            let lane = ReconnectingConnection(Arc::clone(self));
             let recovered = move |within| lane.clone().recovered(within);
             self.home.spawn(listening.listen(recovered));
         }

@@ -10,7 +10,7 @@ use super::table::Version;
 use crate::algorithm::Known;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
-use crate::per_thread::{Spread, SpreadRef};
+use crate::sharded::{ShardedArc, ShardedRef};
 use crate::store::Check;
 #[cfg(feature = "redis")]
 use crate::store::fingerprints::ByFingerprint;
@@ -18,8 +18,8 @@ use crate::store::fingerprints::FingerprintMap;
 use crate::store::owned::{OwnedCheck, of_each};
 use crate::time::Micros;
 
-pub(in crate::store) struct Noted {
-    denials: SpreadRef<Denials>,
+pub(in crate::store) struct CacheTicket {
+    denials: ShardedRef<Denials>,
     /// When the question was sent, on the clock of the denials. The store decides no earlier.
     sent: Micros,
     keys: SmallVec<[NotedKey; 1]>,
@@ -33,9 +33,9 @@ struct NotedKey {
     is_changed: bool,
 }
 
-impl Noted {
+impl CacheTicket {
     /// Forgets the keys that are about to be changed, and notes the versions of all.
-    pub(super) fn new(denials: &Spread<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
+    pub(super) fn new(denials: &ShardedArc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let note = |check: &Check<'_>| {
             let (key, is_changed) = (check.stored_fingerprint(), check.action.changes());
             if is_changed {
@@ -76,8 +76,8 @@ impl Noted {
 
     /// For a caller that may give back what this question takes, and so change its keys.
     #[cfg(feature = "redis")]
-    pub(in crate::store) fn forgetting(&self) -> Forgetting {
-        Forgetting(self.denials.clone())
+    pub(in crate::store) fn invalidation(&self) -> Invalidation {
+        Invalidation(self.denials.clone())
     }
 
     /// `checks` are those that it was made of.
@@ -106,7 +106,7 @@ impl Noted {
         let table = &self.denials.table;
         for ((noted, check), decision) in self.keys.iter().zip(checks).zip(decisions) {
             let may_have_taken = all_allow && decision.is_allowed();
-            if may_have_taken && check.action.takes() == 0 {
+            if may_have_taken && check.action.acquires() == 0 {
                 continue;
             }
             if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
@@ -156,10 +156,10 @@ impl Changes {
 /// Forgets denials that were caused by permits that were taken only for a moment.
 #[cfg(feature = "redis")]
 #[derive(Clone)]
-pub(in crate::store) struct Forgetting(SpreadRef<Denials>);
+pub(in crate::store) struct Invalidation(ShardedRef<Denials>);
 
 #[cfg(feature = "redis")]
-impl Forgetting {
+impl Invalidation {
     pub(in crate::store) fn forget(&self, checks: &[Check<'_>]) {
         for check in checks {
             self.0.table.forget(check.stored_fingerprint());
@@ -170,7 +170,7 @@ impl Forgetting {
 /// An action that changes a key without a decision to remember has done so by now or is about to,
 /// even if nobody waits for its answer. Answers to questions decided before it must not be
 /// remembered.
-impl Drop for Noted {
+impl Drop for CacheTicket {
     fn drop(&mut self) {
         for noted in self.keys.iter().filter(|noted| noted.is_changed) {
             self.denials.table.forget(noted.key);

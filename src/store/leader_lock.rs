@@ -1,4 +1,4 @@
-//! `Duty`: work that one task of a process does at a time. Like a [`Claim`](super::claim::Claim),
+//! `LeaderLock`: work that one task of a process does at a time. Like a [`LeaderClaim`](super::leader_claim::LeaderClaim),
 //! but without a lock, since every question reads it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::time::Micros;
 
 /// Somebody has a turn at it, or nobody.
-pub(super) struct Duty {
+pub(super) struct LeaderLock {
     since: Instant,
     /// The end of the turn, in microseconds after `since`; zero if nobody has one.
     until_us: AtomicU64,
@@ -18,7 +18,7 @@ pub(super) struct Duty {
 /// A turn, until it lapses. Its end identifies it: later turns end later.
 pub(super) struct Turn(u64);
 
-impl Duty {
+impl LeaderLock {
     /// Begins a turn of this length, if nobody has one.
     pub(super) fn begin(&self, length: Duration) -> Option<Turn> {
         let (now_us, until_us) = (self.now_us(), self.until_us.load(Ordering::Relaxed));
@@ -53,7 +53,7 @@ impl Duty {
     }
 }
 
-impl Default for Duty {
+impl Default for LeaderLock {
     fn default() -> Self {
         Self {
             since: Instant::now(),
@@ -73,7 +73,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_has_it_until_the_turn_is_ended_or_has_lapsed() {
-        let duty = Duty::default();
+        let duty = LeaderLock::default();
         let turn = duty.begin(SECOND).unwrap();
         assert!(duty.begin(SECOND).is_none());
         assert!(duty.end(&turn));

@@ -1,4 +1,4 @@
-//! `ReadyPolicy`: a validated policy, and the checks that it asks.
+//! `CompiledPolicy`: a validated policy, and the checks that it asks.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use smallvec::SmallVec;
 
 use super::atomic_mode::AtomicMode;
 use super::mistakes::Mistakes;
-use super::rates::{FurtherRate, Judges, least_capacity};
+use super::rates::{ExtraRate, RateSet, least_capacity};
 use super::{Cost, Policy};
-use crate::algorithm::{Action, Algorithm, Patience, Penalty};
+use crate::algorithm::{Action, Algorithm, Penalty, Wait};
 use crate::decision::Decision;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
@@ -23,14 +23,14 @@ use crate::time::Micros;
 const ANSWERED: &str = "every check is answered";
 
 /// A validated policy.
-pub(crate) struct ReadyPolicy {
+pub(crate) struct CompiledPolicy {
     pub(crate) id: PolicyId,
     /// The algorithm of the policy's own limit, or of the first of its rates; `None` if it admits
     /// nothing.
     pub(crate) algorithm: Option<Algorithm>,
-    pub(super) further_rates: Box<[FurtherRate]>,
+    pub(super) extra_rates: Box<[ExtraRate]>,
     /// What to do with a request that does not fit yet.
-    pub(crate) patience: Patience,
+    pub(crate) patience: Wait,
     pub(crate) penalty: Option<Algorithm>,
     pub(crate) on_store_failure: FailureMode,
     /// The mode in force.
@@ -41,7 +41,7 @@ pub(crate) struct ReadyPolicy {
     pub(super) policy: Policy,
 }
 
-impl ReadyPolicy {
+impl CompiledPolicy {
     /// The policy's own limit, as it was given.
     pub(crate) fn limit(&self) -> &Limit {
         &self.policy.limit
@@ -54,7 +54,7 @@ impl ReadyPolicy {
 
     /// How many rates its limit has. Each is a check.
     pub(crate) fn count_rates(&self) -> usize {
-        1 + self.further_rates.len()
+        1 + self.extra_rates.len()
     }
 
     /// How many checks it asks about each request.
@@ -65,7 +65,7 @@ impl ReadyPolicy {
     /// The most permits that there ever are at once.
     pub(crate) fn capacity(&self) -> u64 {
         let first = self.algorithm.as_ref();
-        first.map_or(0, |first| least_capacity(first, &self.further_rates))
+        first.map_or(0, |first| least_capacity(first, &self.extra_rates))
     }
 
     /// The permits of its own limit, or of the first of its rates, and the window.
@@ -77,7 +77,7 @@ impl ReadyPolicy {
     /// What identifies its states in the record of its group, one for each rate and algorithm.
     #[cfg(feature = "redis")]
     pub(crate) fn record_ids(&self) -> impl Iterator<Item = RecordId> {
-        let further = self.further_rates.iter().map(FurtherRate::id);
+        let further = self.extra_rates.iter().map(ExtraRate::id);
         let each = std::iter::once(&self.id).chain(further);
         each.flat_map(PolicyId::record_ids).flatten().copied()
     }
@@ -126,7 +126,7 @@ impl ReadyPolicy {
         self.settles()
             || algorithm.lease().is_some()
             || algorithm.queues()
-            || self.patience != Patience::None
+            || self.patience != Wait::None
     }
 
     /// The check that applies an action to permits taken under one of the rates, counted from 0.
@@ -139,8 +139,8 @@ impl ReadyPolicy {
         is_shadow: bool,
     ) -> Check<'_> {
         let further = rate.checked_sub(1);
-        let further = further.and_then(|rate| self.further_rates.get(rate));
-        let id = further.map_or(&self.id, FurtherRate::id);
+        let further = further.and_then(|rate| self.extra_rates.get(rate));
+        let id = further.map_or(&self.id, ExtraRate::id);
         self.check_of(id, subject, algorithm, action, is_shadow)
     }
 
@@ -173,21 +173,21 @@ impl ReadyPolicy {
     pub(crate) fn checks<'p>(
         &'p self,
         subject: Subject,
-        judges: &Judges,
+        rate_set: &RateSet,
         action: Action,
         mode: Mode,
     ) -> impl Iterator<Item = Check<'p>> {
         let is_shadow = mode == Mode::Shadow;
         let check =
             move |id, algorithm, action| self.check_of(id, subject, algorithm, action, is_shadow);
-        let rates = judges.each(&self.id, &self.further_rates);
+        let rates = rate_set.each(&self.id, &self.extra_rates);
         // In shadow a request that would have waited is no denial, since the enforced policy would
         // not have denied it.
-        let is_denial = !is_shadow || !judges.first.may_hold_up(&action);
+        let is_denial = !is_shadow || !rate_set.first.may_hold_up(&action);
         let penalty = self.penalty.map(|penalty| {
             let action = match action {
                 Action::Reset => action,
-                Action::Take(take) if is_denial => Action::take(take.cost.min(1)),
+                Action::Acquire(acquire) if is_denial => Action::acquire(acquire.cost.min(1)),
                 _ => Action::look(),
             };
             check(&self.id, penalty, action)
@@ -204,7 +204,7 @@ impl ReadyPolicy {
         action: Action,
         mode: Mode,
     ) -> SmallVec<[Check<'_>; 4]> {
-        match Judges::own(self.algorithm) {
+        match RateSet::own(self.algorithm) {
             Some(own) => self.checks(subject, &own, action, mode).collect(),
             None => Algorithm::one_of_each_name()
                 .chain(self.penalty)
@@ -230,7 +230,7 @@ impl ReadyPolicy {
         first: &Decision,
         each: &mut impl Iterator<Item = &'a Decision>,
     ) -> Decision {
-        let further = self.further_rates.iter();
+        let further = self.extra_rates.iter();
         let mut next = || each.next().expect(ANSWERED);
         let decision = further.fold(*first, |all, _| all.and_under(next()));
         match self.penalty.and_then(|_| each.next()) {

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::super::handshake::Handshake;
-use super::super::signs::{HASTY, IDLE, LONGEST_SILENCE, MOST_UNANSWERED};
+use super::super::health::{HASTY, IDLE, LONGEST_SILENCE, MOST_UNANSWERED};
 use super::*;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
@@ -22,22 +22,22 @@ async fn hung_server() -> (TcpListener, Connector) {
 }
 
 /// The same as a cluster node, and a lane to it.
-async fn hung() -> (TcpListener, Lane) {
+async fn hung() -> (TcpListener, ReconnectingConnection) {
     let (hung, connector) = hung_server().await;
     (
         hung,
-        Lane::to_node(connector, Prefix::default(), &Handle::current()),
+        ReconnectingConnection::to_node(connector, Prefix::default(), &Handle::current()),
     )
 }
 
 /// A node that answers OK to everything on one connection until it is told to stand still, and a
 /// lane to it.
-async fn standing_still_later() -> (oneshot::Sender<()>, Lane) {
+async fn standing_still_later() -> (oneshot::Sender<()>, ReconnectingConnection) {
     answering_after(Duration::ZERO).await
 }
 
 /// The same for a node that takes this long to answer.
-async fn answering_after(time: Duration) -> (oneshot::Sender<()>, Lane) {
+async fn answering_after(time: Duration) -> (oneshot::Sender<()>, ReconnectingConnection) {
     let (node, lane) = hung().await;
     let (stand_still, mut stands_still) = oneshot::channel();
     tokio::spawn(async move {
@@ -71,7 +71,7 @@ fn question() -> SelfTest {
 }
 
 /// Whether a question is refused because the node has gone silent, before anybody waits for it.
-async fn is_refused(lane: &Lane) -> bool {
+async fn is_refused(lane: &ReconnectingConnection) -> bool {
     let question = question();
     let asked = lane.ask(&question, false);
     let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
@@ -103,7 +103,7 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
 }
 
 /// The connection over which a question was answered.
-async fn answered(lane: &Lane) -> Arc<Held> {
+async fn answered(lane: &ReconnectingConnection) -> Arc<Held> {
     let answer = lane.ask(&question(), false).await;
     answer.map_err(StoreError::from).unwrap();
     lane.0.live().unwrap()
@@ -111,7 +111,7 @@ async fn answered(lane: &Lane) -> Arc<Held> {
 
 /// A node that closes the first connection when it is told to, and answers OK to everything on
 /// both; and a lane to it.
-async fn closing_the_first() -> (oneshot::Sender<()>, Lane) {
+async fn closing_the_first() -> (oneshot::Sender<()>, ReconnectingConnection) {
     let (node, lane) = hung().await;
     let (close, mut closes) = oneshot::channel();
     tokio::spawn(async move {
@@ -126,7 +126,7 @@ async fn closing_the_first() -> (oneshot::Sender<()>, Lane) {
 }
 
 /// A connection that was closed since its last answer, and is old enough to be replaced at once.
-async fn closed(close: oneshot::Sender<()>, lane: &Lane) -> Arc<Held> {
+async fn closed(close: oneshot::Sender<()>, lane: &ReconnectingConnection) -> Arc<Held> {
     let first = answered(lane).await;
     tokio::time::sleep(RECONNECT_PAUSE).await;
     answered(lane).await;
@@ -282,7 +282,7 @@ fn tasks() -> usize {
 #[tokio::test(start_paused = true)]
 async fn one_task_wakes_a_lane_for_all_callers() {
     let (_hung, connector) = hung_server().await;
-    let lane = Lane::new(connector, Prefix::default(), &Handle::current());
+    let lane = ReconnectingConnection::new(connector, Prefix::default(), &Handle::current());
     for _ in 0..2 {
         let before = tasks();
         for _ in 0..100 {

@@ -1,6 +1,6 @@
 //! `Known`: what a decision that has taken nothing tells about its key from then on.
 
-use super::action::{Action, Take};
+use super::action::{Acquire, Action};
 use super::arithmetic::Arithmetic as _;
 use super::dispatch::{Algorithm, Which, arithmetic};
 use super::reading::Reading;
@@ -40,7 +40,7 @@ impl Known {
         };
         Some(Self {
             algorithm: *algorithm,
-            cost_and_fits: action.takes() << 1 | u64::from(fits),
+            cost_and_fits: action.acquires() << 1 | u64::from(fits),
             wait,
             level: arithmetic!(&algorithm.0, it => it.level(decision)),
             next: decision.next_after(),
@@ -62,25 +62,26 @@ impl Known {
         &self,
         elapsed: Micros,
         algorithm: &Algorithm,
-        take: &Take,
+        acquire: &Acquire,
     ) -> Option<Reading> {
         if *algorithm != self.algorithm {
             return None;
         }
         let reading = Reading::new(self.fits(), self.wait, self.level, self.next, self.at);
         let cost = self.cost();
-        let mut later = arithmetic!(&algorithm.0, it => it.later(&reading, cost, elapsed, take))?;
-        if algorithm.never_fits(take) {
+        let mut later =
+            arithmetic!(&algorithm.0, it => it.later(&reading, cost, elapsed, acquire))?;
+        if algorithm.never_fits(acquire) {
             later.wait = NEVER;
         }
         Some(later)
     }
 
     /// Whether it tells the whole wait of this take.
-    pub(crate) fn tells_all_of(&self, take: &Take) -> bool {
-        self.cost() == take.cost
+    pub(crate) fn tells_all_of(&self, acquire: &Acquire) -> bool {
+        self.cost() == acquire.cost
             || self.algorithm.tells_of_every_cost()
-            || self.algorithm.never_fits(take)
+            || self.algorithm.never_fits(acquire)
     }
 
     /// Whether they differ at most in their cost.

@@ -10,7 +10,7 @@ mod together;
 
 /// A validated limit, from which the algorithms are built.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SoundLimit {
+pub(crate) struct ValidLimit {
     pub(crate) kind: Kind,
     pub(crate) permits: u64,
     /// The period or window; for concurrency, the life of a lease.
@@ -23,7 +23,7 @@ pub(crate) struct SoundLimit {
     pub(crate) queues: bool,
 }
 
-impl SoundLimit {
+impl ValidLimit {
     /// One of a kind with no number in particular.
     pub(crate) fn smallest(kind: Kind) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl SoundLimit {
 
 impl Limit {
     /// Checks every field and every combination of a limit of one rate.
-    pub(crate) fn sound(&self) -> Result<SoundLimit, ConfigError> {
+    pub(crate) fn sound(&self) -> Result<ValidLimit, ConfigError> {
         self.refuse_options_of_others()?;
         self.refuse_rates_together()?;
         let Some(kind) = self.kind else {
@@ -66,7 +66,7 @@ impl Limit {
             let given = format_args!("{permits} in {period}");
             return Err(ConfigError::out_of_range("limit", given, MOST_RATE));
         }
-        Ok(SoundLimit {
+        Ok(ValidLimit {
             kind,
             permits: rate.permits,
             period,

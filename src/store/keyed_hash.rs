@@ -1,4 +1,4 @@
-//! `Scatter`: the order in which a table has its keys, which nobody outside can know.
+//! `KeyedHash`: the order in which a table has its keys, which nobody outside can know.
 
 use crate::random::random;
 
@@ -8,9 +8,9 @@ use crate::random::random;
 /// Multiplication by an odd number makes no two hashes equal, and the highest bits of a product by
 /// a random odd number are universal hashes (Dietzfelbinger and others, "A Reliable Randomized
 /// Algorithm for the Closest-Pair Problem", 1997).
-pub(super) struct Scatter(u128);
+pub(super) struct KeyedHash(u128);
 
-impl Scatter {
+impl KeyedHash {
     pub(super) fn new() -> Self {
         let [high, low] = [random(), random()].map(u128::from);
         Self(high << 64 | low | 1)
