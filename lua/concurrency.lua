@@ -1,7 +1,7 @@
--- concurrency: judge a cost against the permits that leases hold, and take, renew or end a lease.
+-- concurrency: judge a cost against the permits that leases hold, and acquire, renew or end a lease.
 -- KEYS[i]       state key        sorted set: each lease by its lapse in us; below zero, "=" and a lease
 --                                by its permits, unless it holds one, and "held" by those of all
--- ARGV[at + 1]  verb             take | charge | credit | renew | release
+-- ARGV[at + 1]  verb             acquire | charge | credit | renew | release
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  lease_us         integer > 0; how long a lease lives
@@ -25,7 +25,7 @@ local function concurrency(key, at, now)
   -- No clock reaches this before the year 2223, nor does a number of permits.
   local function bounded(number)
     if number and not (number > -8000000000000000 and number < 8000000000000000 and number % 1 == 0) then
-      error("foreign value")
+      error("corrupt value")
     end
     return number
   end
@@ -34,7 +34,7 @@ local function concurrency(key, at, now)
   end
   local function permits_of(number)
     local permits = -(score("=" .. number) or -1)
-    return permits > 0 and permits or error("foreign value")
+    return permits > 0 and permits or error("corrupt value")
   end
   local function text(number)
     return string.format("%d", number)
@@ -81,7 +81,7 @@ local function concurrency(key, at, now)
       end
     end
     if held < 0 or (last[1] and not (sum and bounded(tonumber(last[2])))) then
-      error("foreign value")
+      error("corrupt value")
     end
     all = { question = question, lapsed = lapsed, lapsed_count = lapsed_count, held = held, last = last }
     all.is_ahead = is_ahead
@@ -104,7 +104,7 @@ local function concurrency(key, at, now)
   local function empty_in(left, but)
     local lapse = tonumber(last[last[1] == but and 4 or 2] or 0)
     if (left > 0) ~= (lapse > now) then
-      error("foreign value")
+      error("corrupt value")
     end
     return math.max(lapse - now, 0)
   end
@@ -134,7 +134,7 @@ local function concurrency(key, at, now)
     local later = text(math.max(others - (wanted - freed), 0))
     local enough = redis.call("ZREVRANGE", key, later, later, "WITHSCORES")
     local wait_us = bounded(tonumber(enough[2] or 0)) - now
-    return wait_us > 0 and wait_us or error("foreign value")
+    return wait_us > 0 and wait_us or error("corrupt value")
   end
 
   -- The lease in question, if it still lives.
@@ -145,7 +145,7 @@ local function concurrency(key, at, now)
       lapses = now + lease_us
     end
     if permits > held then
-      error("foreign value")
+      error("corrupt value")
     end
   else
     lapses = 0
@@ -195,7 +195,7 @@ local function concurrency(key, at, now)
       hold(permits - back, lapses)
     end or repair_alone
   end
-  if verb == "take" and cost > 0 and held + cost > limit then
+  if verb == "acquire" and cost > 0 and held + cost > limit then
     -- Only a cost above the limit outlasts every lease.
     repair()
     local wait_us = cost > limit and lease_us or free_in(held + cost - limit)

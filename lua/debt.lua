@@ -2,12 +2,12 @@
 -- taken of a key is paid back, and how an action changes that.
 -- state         number or string us, or us:fraction for us + fraction / 2^32, the instant at which nothing is owed
 --                                any more
--- ARGV[at + 1]  verb                take | borrow | charge | credit | cancel | withdraw
+-- ARGV[at + 1]  verb                acquire | borrow | charge | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us             integer >= 0; what the permits take in time; 0 and no fraction: looks
 -- ARGV[at + 3]  cost_fraction       integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us        integer >= 0; what the whole capacity takes in time
 -- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
--- ARGV[at + 6]  longest_us          integer >= 0; take, borrow: the longest delay; all others: the us
+-- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; all others: the us
 -- ARGV[at + 7]  mark_fraction       and fraction that acquiring the permits has left; credit: 0 when not known
 -- Returns       fits, wait_us, debt_us, debt_fraction, 0; the state to keep, if any, which expires when nothing
 --                is owed; without that when it does so in the same second
@@ -37,13 +37,13 @@ local function debt(state, at, now, queues)
       paid_us, paid_fraction = string.match(state, "^([1-9]%d*):([1-9]%d*)$")
       paid_us, paid_fraction = tonumber(paid_us), tonumber(paid_fraction)
       if not paid_us or paid_fraction >= 4294967296 then
-        error("foreign value")
+        error("corrupt value")
       end
       expired = paid_us + 1
     end
     -- A state with a fraction expires a microsecond later.
     if not (paid_us >= 0 and paid_us < 9007199254740991 and paid_us % 1 == 0) then
-      error("foreign value")
+      error("corrupt value")
     end
     if verb == "cancel" or verb == "withdraw" then
       is_last = paid_us == ARGV[at + 6] + 0 and paid_fraction == ARGV[at + 7] + 0
@@ -128,7 +128,7 @@ local function debt(state, at, now, queues)
   end
   local longest_us = ARGV[at + 6] + 0
   local never = cost_us > tolerance_us or (cost_us == tolerance_us and cost_fraction > tolerance_fraction)
-  if (never and verb == "take") or held_us > 0 or delay_us > longest_us then
+  if (never and verb == "acquire") or held_us > 0 or delay_us > longest_us then
     return false, math.max(held_us, delay_us - longest_us), debt_us, debt_fraction, 0
   end
   return true, delay_us, debt_us, debt_fraction, 0, owe(new_us, new_fraction)

@@ -39,7 +39,7 @@ local function debt_of(text)
       paid, fraction = tonumber(paid), tonumber(fraction)
     end
     if not paid or paid >= too_late or fraction >= 4294967296 then
-      error("foreign value")
+      error("corrupt value")
     end
   end
   if paid < now then
@@ -94,7 +94,7 @@ local function owe(at, us, fraction)
   local value = format(fraction > 0 and "%d:%d" or "%d", paid, fraction)
   -- MGET tells nothing of what is no string.
   if not call("SET", KEYS[at], value, "PXAT", end_of(fraction > 0 and paid + 1 or paid), text and "XX" or "NX") then
-    error("foreign value")
+    error("corrupt value")
   end
   texts[at] = fraction > 0 and value or paid
 end

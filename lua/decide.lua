@@ -39,7 +39,7 @@ end
 -- By the words of servers within a script. Up to Redis 7.0 they differ from later ones, which name the user who
 -- lacks a right: a code may be part of that name.
 local failures = {
-  { "foreign value", 2 },
+  { "corrupt value", 2 },
   { "The user executing the script", 5 },
   { "no permissions to run", 5 },
   { "WRONGTYPE", 2 },

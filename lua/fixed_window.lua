@@ -1,6 +1,6 @@
 -- fixed_window: judge a cost against the count of the current window, and add to it.
 -- state         string           opened_us:ends_us:used
--- ARGV[at + 1]  verb             take | charge | credit
+-- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
@@ -19,12 +19,12 @@ local function fixed_window(state, at, now)
   if state then
     opened, charged_ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
     if not opened then
-      error("foreign value")
+      error("corrupt value")
     end
     opened, charged_ends, used = opened + 0, charged_ends + 0, used + 0
     -- No clock reaches this before the year 2223, and no limit is higher.
     if opened > charged_ends or charged_ends >= 8000000000000000 or used > 999999999999999 then
-      error("foreign value")
+      error("corrupt value")
     end
     -- A window that was made shorter ends earlier at once.
     ends = math.min(charged_ends, opened + window_us)
@@ -62,7 +62,7 @@ local function fixed_window(state, at, now)
   end
   if verb == "credit" or cost == 0 then
     return true, 0, used, ends - now, 0, kept, expires
-  elseif verb == "take" and used + cost > limit then
+  elseif verb == "acquire" and used + cost > limit then
     return false, ends - now, used, ends - now, 0, kept, expires
   end
 

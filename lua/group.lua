@@ -12,8 +12,8 @@ local function group(acquires, times)
       entries, places = read_record(texts[at] or "", ids)
       answers[answered] = entries_as_asked(entries, places)
       latest, fit, highest = 0, most, 0
-      for take = 1, acquires do
-        local place = places[take]
+      for acquire = 1, acquires do
+        local place = places[acquire]
         local us, fraction, own = entries[place], entries[place - 1], 0
         if us > latest then
           latest = us
@@ -21,27 +21,27 @@ local function group(acquires, times)
         if us < now then
           us, fraction = now, 0
         end
-        own = fitting(most, us - now, fraction, costs[take], cost_fractions[take], rooms[take], room_fractions[take])
+        own = fitting(most, us - now, fraction, costs[acquire], cost_fractions[acquire], rooms[acquire], room_fractions[acquire])
         if own > 0 then
-          us, fraction = plus(us, fraction, own, costs[take], cost_fractions[take])
+          us, fraction = plus(us, fraction, own, costs[acquire], cost_fractions[acquire])
           entries[place], entries[place - 1] = us, fraction
           highest = own > highest and own or highest
         end
-        if own < fit and not shadows[take] then
+        if own < fit and not shadows[acquire] then
           fit = own
         end
       end
       most = fit
     until highest <= fit or fit == 0
     if latest >= too_late then
-      error("foreign value")
+      error("corrupt value")
     elseif latest < now then
       answers[answered] = 0
     end
     if highest > 0 and fit > 0 then
       local value, ends = write_record(entries)
       if not call("SET", KEYS[at], value, "PXAT", end_of(ends), texts[at] and "XX" or "NX") then
-        error("foreign value")
+        error("corrupt value")
       end
       texts[at] = value
     end

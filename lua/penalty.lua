@@ -1,7 +1,7 @@
 -- penalty: tell whether a subject is banned, and count denials of the check before.
 -- state         string           expires_us:banned_until_us:ban_us, then the instant of each
 --                                denial, oldest first, all with a colon between
--- ARGV[at + 1]  verb             take
+-- ARGV[at + 1]  verb             acquire
 -- ARGV[at + 2]  cost             1; 0 only looks
 -- ARGV[at + 3]  denials          integer > 0; so many bring a ban
 -- ARGV[at + 4]  within_us        integer > 0; in any interval of this length
@@ -11,7 +11,7 @@
 --                denial and expires when all is forgotten. Also when a ban is in force, if it is repaired
 -- Mirrors       src/algorithm/penalty.rs
 local function penalty(state, at, now)
-  local looks, most = ARGV[at + 1] ~= "take" or ARGV[at + 2] == "0", tonumber(ARGV[at + 3])
+  local looks, most = ARGV[at + 1] ~= "acquire" or ARGV[at + 2] == "0", tonumber(ARGV[at + 3])
   local within_us, first_ban = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
   local longest_us = tonumber(ARGV[at + 6])
 
@@ -22,14 +22,14 @@ local function penalty(state, at, now)
     -- No clock reaches this before the year 2223, no ban is longer than 366 days, and none outlasts
     -- the state.
     if not expires or expires >= 8000000000000000 or until_us > expires or length > 31622400000000 then
-      error("foreign value")
+      error("corrupt value")
     end
     if now < expires then
       banned_until, ban = until_us, length
       for text in string.gmatch(instants, ":(%d+)") do
         local instant = tonumber(text)
         if instant > expires then
-          error("foreign value")
+          error("corrupt value")
         elseif instant + within_us > now then
           denials[#denials + 1] = instant
         end

@@ -30,7 +30,7 @@ if paid and not ARGV[4] then
     return debt
   elseif text and (debt >= 2 ^ 52 or not string.find(text, "^[1-9]%d*$")) then
     -- No debt is this large, and a reply has no room for much more.
-    error("foreign value")
+    error("corrupt value")
   elseif debt <= 0 then
     local paid = now + ARGV[2]
     call("SET", key, format("%d", paid), "PXAT", end_of(paid))
@@ -43,11 +43,11 @@ local us, fraction = 0, 0
 if text then
   us, fraction = string.match(text, "^([1-9]%d*):?(%d*)$")
   if not us or (fraction == "") ~= (paid ~= nil) or string.find(fraction, "^0") then
-    error("foreign value")
+    error("corrupt value")
   end
   us, fraction = us + 0, fraction == "" and 0 or fraction + 0
   if us - now >= 2 ^ 52 or fraction >= 4294967296 then
-    error("foreign value")
+    error("corrupt value")
   end
 end
 local debt, room = us - now, ARGV[3] + 0

@@ -13,7 +13,7 @@
 --               acquire by a single check these, or 2, times, 0, 0, next_us where so many go on behind the time before,
 --               each with as much more taken as those before it take; next_us is that of the last, and all others
 --               leave permits. In place of what a question is told that fails an error: it fails alone, and its keys
---               are left as they are, but of a log, of which a foreign entry may be met behind acquires that are
+--               are left as they are, but of a log, of which a corrupt entry may be met behind takes that are
 --               written. Single acquires of a row fail together. Then now_us
 -- Writes        what decide writes
 -- Mirrors       src/store/redis/question/composed.rs
@@ -95,7 +95,7 @@ end
 -- Evaluates a single check that differs from step to step in its cost alone, in each so many times.
 local function ask_single(i, at, costs, fractions, times)
   local name = ARGV[at]
-  local adds_up = ARGV[at + 1] == "take" and not (costs[1] == 0 and fractions[1] == 0) and name ~= "concurrency"
+  local adds_up = ARGV[at + 1] == "acquire" and not (costs[1] == 0 and fractions[1] == 0) and name ~= "concurrency"
   reach = 4294967295
   local step = 1
   while costs[step] do
@@ -173,7 +173,7 @@ while row < #ARGV do
   local is_denied, at, width = ARGV[row + 3] == "1", row + 4, 4 + count * stride
   local name, checks = ARGV[at], nil
   local is_single = count == 1 and algorithms[name] and name ~= "penalty" and not is_denied
-  if is_single and ARGV[at + 1] == "take" and name ~= "concurrency" then
+  if is_single and ARGV[at + 1] == "acquire" and name ~= "concurrency" then
     -- Once for all keys; everything between the verb and the id is a number.
     for argument = at + 2, at + stride - 2 do
       ARGV[argument] = ARGV[argument] + 0

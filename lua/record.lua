@@ -46,7 +46,7 @@ end
 local function read_record(text, ids)
   local count = #text / 16
   if count % 1 ~= 0 then
-    error("foreign value")
+    error("corrupt value")
   end
   local entries
   for from = 0, count - 1, most_at_once do
@@ -65,7 +65,7 @@ local function read_record(text, ids)
   entries = entries or {}
   for place = 3, 3 * count, 3 do
     if not (entries[place] < 9007199254740992) then
-      error("foreign value")
+      error("corrupt value")
     end
   end
   local places = {}

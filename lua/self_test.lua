@@ -36,7 +36,7 @@ local function try(command, ...)
   return reply
 end
 
-local function told()
+local function reply()
   if lacking then
     error(lacking)
   end
@@ -45,13 +45,13 @@ end
 
 local clock = try("TIME")
 if clock.err then
-  return told()
+  return reply()
 end
 local expires_ms = string.format("%d", tonumber(clock[1]) * 1000 + 1000)
 local written = try("SET", key, "", "PXAT", expires_ms)
 if written.err then
   -- A replica, or a server that is full: the caller knows these errors.
-  return (lacking or #denied > 0) and told() or written
+  return (lacking or #denied > 0) and reply() or written
 end
 
 -- The key holds a text, so none of these commands changes anything; permissions are checked first.
@@ -75,4 +75,4 @@ try("ZREM", key, "")
 try("ZREMRANGEBYSCORE", key, 0, 0)
 try("PEXPIREAT", key, expires_ms)
 try("DEL", key)
-return told()
+return reply()

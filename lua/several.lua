@@ -4,13 +4,13 @@
 -- The arguments of a row's acquires.
 local function acquires_of(acquires)
   local costs, cost_fractions, rooms, room_fractions, shadows = {}, {}, {}, {}, {}
-  for take = 1, acquires do
-    local arg = row + 5 * take - 1
+  for acquire = 1, acquires do
+    local arg = row + 5 * acquire - 1
     -- Most are whole, and comparing texts is cheaper than converting them.
     local cost_fraction, room_fraction = ARGV[arg + 1], ARGV[arg + 3]
-    costs[take], rooms[take], shadows[take] = ARGV[arg] + 0, ARGV[arg + 2] + 0, ARGV[arg + 4] == "1"
-    cost_fractions[take] = cost_fraction == "0" and 0 or cost_fraction + 0
-    room_fractions[take] = room_fraction == "0" and 0 or room_fraction + 0
+    costs[acquire], rooms[acquire], shadows[acquire] = ARGV[arg] + 0, ARGV[arg + 2] + 0, ARGV[arg + 4] == "1"
+    cost_fractions[acquire] = cost_fraction == "0" and 0 or cost_fraction + 0
+    room_fractions[acquire] = room_fraction == "0" and 0 or room_fraction + 0
   end
   return costs, cost_fractions, rooms, room_fractions, shadows
 end
@@ -49,7 +49,7 @@ local function several(acquires, times)
   while left > 0 do
     local fit = times
     left = left - 1
-    for take = 1, acquires do
+    for acquire = 1, acquires do
       local s
       if places == "" then
         at = at + 1
@@ -60,21 +60,21 @@ local function several(acquires, times)
       end
       local us, fraction, own = owed[s], owed_fractions[s], 0
       if us then
-        own = fitting(times, us, fraction, costs[take], cost_fractions[take], rooms[take], room_fractions[take])
+        own = fitting(times, us, fraction, costs[acquire], cost_fractions[acquire], rooms[acquire], room_fractions[acquire])
       end
-      if own < fit and not shadows[take] then
+      if own < fit and not shadows[acquire] then
         fit = own
       end
-      states[take], fits[take] = s, own
-      answers[answered + take] = us and text_of_both(us, fraction) or -1
+      states[acquire], fits[acquire] = s, own
+      answers[answered + acquire] = us and text_of_both(us, fraction) or -1
     end
     local depends = false
-    for take = 1, acquires do
-      local s, own = states[take], min(fits[take], fit)
+    for acquire = 1, acquires do
+      local s, own = states[acquire], min(fits[acquire], fit)
       if own > 0 then
-        owed[s], owed_fractions[s] = plus(owed[s], owed_fractions[s], own, costs[take], cost_fractions[take])
+        owed[s], owed_fractions[s] = plus(owed[s], owed_fractions[s], own, costs[acquire], cost_fractions[acquire])
         is_unwritten[s], depends = true, true
-      elseif is_unwritten[s] and fits[take] == 0 and (fit > 0 or not shadows[take]) then
+      elseif is_unwritten[s] and fits[acquire] == 0 and (fit > 0 or not shadows[acquire]) then
         -- It is denied, or not acquired in shadow, for what others before it acquire.
         depends = true
       end

@@ -1,6 +1,6 @@
 -- sliding_counter: judge a cost against the counts of two windows, and add to the current one.
 -- state         string           opened_us:window_us:current:previous
--- ARGV[at + 1]  verb             take | charge | credit
+-- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
@@ -47,14 +47,14 @@ local function sliding_counter(state, at, now)
   if state then
     opened, length, current, previous = string.match(state, "^(%d+):(%d+):(%d+):(%d+)$")
     if not opened then
-      error("foreign value")
+      error("corrupt value")
     end
     opened, length, current, previous = opened + 0, length + 0, current + 0, previous + 0
     -- No clock reaches this before the year 2223, no window is longer than 366 days, and no limit
     -- is higher.
     if opened >= 8000000000000000 or length < 1 or length > 31622400000000 or
         current > 999999999999999 or previous > 999999999999999 then
-      error("foreign value")
+      error("corrupt value")
     end
   end
 
@@ -113,7 +113,7 @@ local function sliding_counter(state, at, now)
     return true, 0, used, gone_in(current), 0, kept, expires
   end
   -- A look changes nothing: until somebody takes permits, the old windows apply.
-  local is_denied = verb == "take" and cost > 0 and used + cost > limit
+  local is_denied = verb == "acquire" and cost > 0 and used + cost > limit
   local wait_us, next_us, kept, expires = 0, 0, nil, nil
   if is_denied then
     wait_us = fits_from(opened + length, length, limit, cost, current, previous) - now

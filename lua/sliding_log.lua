@@ -1,7 +1,7 @@
 -- sliding_log: judge a cost against the permits taken within the last window, and log it.
 -- KEYS[i]       state key        list, newest first: expires_us, total, at_us, total, ..., at_us, total;
 --                                each at_us stands between the running totals after and before it
--- ARGV[at + 1]  verb             take | charge | credit
+-- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
@@ -30,7 +30,7 @@ local function sliding_log(key, at, now)
     local found = tonumber(redis.call("LINDEX", key, index))
     -- No clock reaches this before the year 2223, nor does a total.
     if not found or not (found >= 0 and found < 8000000000000000 and found % 1 == 0) then
-      error("foreign value")
+      error("corrupt value")
     end
     return found
   end
@@ -68,7 +68,7 @@ local function sliding_log(key, at, now)
     expires, total, newest = number("0"), number("1"), number("2")
     -- No window is longer than 366 days.
     if length % 2 > 0 or newest > expires or expires - newest > 31622400000000 then
-      error("foreign value")
+      error("corrupt value")
     end
   end
   if verb ~= "credit" and newest > now + window_us then
@@ -109,7 +109,7 @@ local function sliding_log(key, at, now)
   -- charged with.
   local function lapses_in(instant)
     local left = math.min(instant + window_us, expires) - now
-    return left > 0 and left or error("foreign value")
+    return left > 0 and left or error("corrupt value")
   end
   local empty_in = used > 0 and lapses_in(newest) or 0
 
@@ -125,7 +125,7 @@ local function sliding_log(key, at, now)
     end
     -- At least as much counts later, or at an earlier instant.
     local function left_of(counting)
-      return counting >= back and counting - back or error("foreign value")
+      return counting >= back and counting - back or error("corrupt value")
     end
     -- The newest entry at or before that instant, if it is among the newest ones.
     local newest_ones = taken_us > 0 and math.min(live, 32) or 0
@@ -193,7 +193,7 @@ local function sliding_log(key, at, now)
     end)
     return instant(math.max(enough - 1, 0))
   end
-  local is_denied = verb == "take" and cost > 0 and used + cost > limit
+  local is_denied = verb == "acquire" and cost > 0 and used + cost > limit
   if is_denied or cost == 0 then
     local wait_us, next_us = 0, 0
     if is_denied then

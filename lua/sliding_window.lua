@@ -2,7 +2,7 @@
 -- state         string           expires_us:total, then :ends_us:used of each slice, newest first; total is
 --                                what all of them have. So a take reads and writes the beginning, and what
 --                                lapses at the end, however many slices there are
--- ARGV[at + 1]  verb             take | charge | credit
+-- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
@@ -16,7 +16,7 @@ local function checked_slice(ends, count, expires)
   ends, count = tonumber(ends), tonumber(count)
   -- No limit is higher, and everything a slice was charged with is over by then.
   if not ends or count > 999999999999999 or ends > expires then
-    error("foreign value")
+    error("corrupt value")
   end
   return ends, count
 end
@@ -60,13 +60,13 @@ local function sliding_window(state, at, now)
     expires, total = tonumber(expires), tonumber(total)
     -- No clock reaches this before the year 2223.
     if not total or expires >= 8000000000000000 then
-      error("foreign value")
+      error("corrupt value")
     end
     newest, newest_count = checked_slice(ends, count, expires)
     charged_us = expires - newest
     -- No window is longer than 366 days.
     if charged_us > 31622400000000 then
-      error("foreign value")
+      error("corrupt value")
     end
   end
   state = state or ""
@@ -85,7 +85,7 @@ local function sliding_window(state, at, now)
       used, stop = used - count, begins - 1
     end
     if used < 0 or used > 999999999999999 or (used > 0) ~= (stop >= first) then
-      error("foreign value")
+      error("corrupt value")
     end
   end
   local function end_of_slice(instant)
@@ -145,7 +145,7 @@ local function sliding_window(state, at, now)
     local kept = format("%d:%d", newest + charged_us, total) .. slices
     return true, 0, used, used > 0 and lapses_in(newest) or 0, 0, kept, newest + charged_us
   end
-  local is_denied = verb == "take" and cost > 0 and used + cost > limit
+  local is_denied = verb == "acquire" and cost > 0 and used + cost > limit
   -- No slice is longer than its window. One that was charged by a longer window need not be from a clock
   -- that was ahead, and is left as it is until permits are taken by this one.
   local repaired, repaired_expires

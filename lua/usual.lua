@@ -83,15 +83,15 @@ usual.g = function()
   end
   local ids, form = ARGV[row + 4 + 5 * acquires], ">" .. string.rep("c8I8", acquires)
   local costs, highest, shadows, starts, new, new_ends, new_text = {}, {}, {}, {}, {}, 0, nil
-  for take = 1, acquires do
-    local arg = row + 5 * take - 1
+  for acquire = 1, acquires do
+    local arg = row + 5 * acquire - 1
     local cost = ARGV[arg] + 0
     if ARGV[arg + 1] ~= "0" then
       return false
     end
-    costs[take], highest[take], shadows[take] = cost, now + ARGV[arg + 2], ARGV[arg + 4] == "1"
-    starts[take] = string.sub(ids, 4 * take - 3, 4 * take) .. "\0\0\0\0"
-    new[2 * take - 1], new[2 * take] = starts[take], now + cost
+    costs[acquire], highest[acquire], shadows[acquire] = cost, now + ARGV[arg + 2], ARGV[arg + 4] == "1"
+    starts[acquire] = string.sub(ids, 4 * acquire - 3, 4 * acquire) .. "\0\0\0\0"
+    new[2 * acquire - 1], new[2 * acquire] = starts[acquire], now + cost
     new_ends = now + cost > new_ends and now + cost or new_ends
   end
   local last = at + ARGV[row + 2]
@@ -102,22 +102,22 @@ usual.g = function()
       return false
     end
     local entries = text and { struct.unpack(form, text) }
-    for take = 1, text and acquires or 0 do
-      local us = entries[2 * take]
-      if entries[2 * take - 1] ~= starts[take] or us >= too_late then
+    for acquire = 1, text and acquires or 0 do
+      local us = entries[2 * acquire]
+      if entries[2 * acquire - 1] ~= starts[acquire] or us >= too_late then
         return false
       end
       if us > latest then
         latest = us
       end
       if us <= now then
-        us, does_any_fit = now + costs[take], true
-      elseif us <= highest[take] then
-        us, does_any_fit = us + costs[take], true
-      elseif not shadows[take] then
+        us, does_any_fit = now + costs[acquire], true
+      elseif us <= highest[acquire] then
+        us, does_any_fit = us + costs[acquire], true
+      elseif not shadows[acquire] then
         do_all_fit = false
       end
-      entries[2 * take] = us
+      entries[2 * acquire] = us
       if us > ends then
         ends = us
       end
@@ -146,8 +146,8 @@ usual.s = function()
   local behind = row
   while behind <= #ARGV do
     local acquires = ARGV[behind + 1] + 0
-    for take = 1, acquires do
-      if ARGV[behind] ~= "s" or ARGV[behind + 5 * take] ~= "0" then
+    for acquire = 1, acquires do
+      if ARGV[behind] ~= "s" or ARGV[behind + 5 * acquire] ~= "0" then
         return false
       end
     end
@@ -176,35 +176,35 @@ usual.s = function()
   local places, place, told, dependent = ARGV[2] ~= "" and ARGV[2], 1, at, {}
   while row <= #ARGV do
     local acquires, times, costs, rooms, shadows = ARGV[row + 1] + 0, ARGV[row + 3] + 0, {}, {}, {}
-    for take = 1, acquires do
-      local arg = row + 5 * take - 1
-      costs[take], rooms[take], shadows[take] = ARGV[arg] + 0, ARGV[arg + 2] + 0, ARGV[arg + 4] == "1"
+    for acquire = 1, acquires do
+      local arg = row + 5 * acquire - 1
+      costs[acquire], rooms[acquire], shadows[acquire] = ARGV[arg] + 0, ARGV[arg + 2] + 0, ARGV[arg + 4] == "1"
     end
     local states, fits, answers = {}, {}, answers
     for _ = 1, ARGV[row + 2] + 0 do
       local fit, depends = times, false
-      for take = 1, acquires do
-        local s = told + take
+      for acquire = 1, acquires do
+        local s = told + acquire
         if places then
           local high, low = byte(places, place, place + 1)
           s, place = high * 256 + low, place + 2
         end
         local debt, own = owed[s], 0
-        if debt <= rooms[take] then
-          own = times == 1 and 1 or min(times, floor((rooms[take] - debt) / costs[take]) + 1)
+        if debt <= rooms[acquire] then
+          own = times == 1 and 1 or min(times, floor((rooms[acquire] - debt) / costs[acquire]) + 1)
         end
-        if own < fit and not shadows[take] then
+        if own < fit and not shadows[acquire] then
           fit = own
         end
-        states[take], fits[take], answers[told + take] = s, own, debt
+        states[acquire], fits[acquire], answers[told + acquire] = s, own, debt
       end
-      for take = 1, acquires do
-        local s, own = states[take], fits[take]
+      for acquire = 1, acquires do
+        local s, own = states[acquire], fits[acquire]
         own = own < fit and own or fit
         if own > 0 then
-          local sum = own * costs[take]
+          local sum = own * costs[acquire]
           owed[s], added[s], depends = owed[s] + sum, (added[s] or 0) + sum, true
-        elseif added[s] and fits[take] == 0 and (fit > 0 or not shadows[take]) then
+        elseif added[s] and fits[acquire] == 0 and (fit > 0 or not shadows[acquire]) then
           -- It is denied, or not acquired in shadow, for what others before it acquire.
           depends = true
         end

@@ -80,7 +80,7 @@
 //! within a second of that, if there are requests, whatever is left of the pause: see
 //! [`Store::recovered`](store::Store::recovered).
 //!
-//! Keys of a foreign type and a full memory do not count towards the breaker. Nor do failures on
+//! Keys of another type and a full memory do not count towards the breaker. Nor do failures on
 //! some nodes of a cluster, as long as others have answered within a second, unless half of at least
 //! 20 questions within a second time out. [`Limiter::breaker_state`] tells the state.
 //!

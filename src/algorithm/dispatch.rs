@@ -296,7 +296,7 @@ impl Algorithm {
         match action {
             Action::Acquire(_) => match action.patience() {
                 Wait::Burst(_) if self.can_wait() => "borrow",
-                _ => "take",
+                _ => "acquire",
             },
             Action::Charge(_) => "charge",
             Action::Credit { .. } | Action::Refund { .. } => "credit",

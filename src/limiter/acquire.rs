@@ -101,7 +101,7 @@ impl Limiter {
     }
 
     /// Like [`acquire`](Self::acquire), if the wait is no longer than `timeout`. Otherwise it is
-    /// denied at once and takes nothing; [`Decision::delay`] says how long the wait would have
+    /// denied at once and takes nothing; [`Decision::delay`](crate::Decision::delay) says how long the wait would have
     /// been.
     ///
     /// ```

@@ -10,7 +10,7 @@ use crate::policy::CompiledPolicy;
 use crate::store::Check;
 
 /// ResolvedKey permits were asked for, and under which limit. Later actions on them use the same mode: a
-/// foreign value under the key of a policy in shadow must not keep other permits from being given
+/// corrupt value under the key of a policy in shadow must not keep other permits from being given
 /// back.
 #[derive(Clone)]
 pub(super) struct Quota {

@@ -115,8 +115,8 @@ fn the_other_algorithms_keep_to_their_documented_bounds() {
 fn the_picture_is_well_formed_and_needs_no_other_file() {
     let picture = &drawn().picture;
     assert_eq!(faults(picture), Vec::<String>::new());
-    for foreign in ["<script", "<image", "href", "url(", "@import", "animat"] {
-        assert!(!picture.contains(foreign), "{foreign}");
+    for corrupt in ["<script", "<image", "href", "url(", "@import", "animat"] {
+        assert!(!picture.contains(corrupt), "{corrupt}");
     }
 }
 

@@ -321,7 +321,7 @@ async fn markup_in_the_names_of_a_policy_and_its_group_is_shown_as_text() {
 }
 
 #[tokio::test]
-async fn the_content_security_policy_keeps_out_foreign_scripts_and_markup() {
+async fn the_content_security_policy_keeps_out_corrupt_scripts_and_markup() {
     let site = Site::of([api()]).await;
     let browser = site.open().await;
     let tried = browser.run(

@@ -32,7 +32,7 @@ impl Health {
 
     pub(super) fn of(kind: StoreErrorKind) -> Self {
         match kind {
-            // The server works. Only this key holds a foreign type, or there is no room for a new
+            // The server works. Only this key holds another type, or there is no room for a new
             // one; denials still work.
             StoreErrorKind::CorruptValue | StoreErrorKind::Full => Self::Works,
             // The store was not asked. The questions that kept this one waiting will show how it

@@ -150,7 +150,7 @@ async fn a_store_that_fails_to_settle_changes_nothing_else() {
 
 /// It has got there while the request was served.
 #[tokio::test]
-async fn a_foreign_value_in_shadow_keeps_no_other_cost_unsettled() {
+async fn a_corrupt_value_in_shadow_keeps_no_other_cost_unsettled() {
     let server = Server::start();
     let limit = Limit::fixed_window(10, MINUTE);
     let policies = [

@@ -12,7 +12,7 @@ use super::many_keys::{
     assert_denied_without_memory, assert_few_scripts_and_all_expire,
     assert_nothing_counted_without_a_master, assert_shared_to_the_last_permit, policies, take_each,
 };
-use super::model::{answer, check, told_beside_a_foreign_key};
+use super::model::{answer, check, replies_beside_a_corrupt_key};
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 use support::drawn::drawn;
 use support::limits::in_time;
@@ -142,14 +142,14 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
         let policies = policies(40);
-        let foreign = stage.key(limit, &policies[20]);
+        let corrupt = stage.key(limit, &policies[20]);
         for (command, value) in [("SET", "hello"), ("SET", "7:x"), ("SADD", "hello")] {
-            stage.server.query::<()>((command, &foreign, value));
+            stage.server.query::<()>((command, &corrupt, value));
             let answers = take_each(&stage, limit, &policies);
             let case = format!("{limit:?}, {value}");
-            told_beside_a_foreign_key(&stage, &foreign, answers, &case).await;
-            // A foreign key need not expire.
-            stage.server.query::<()>(("DEL", &foreign));
+            replies_beside_a_corrupt_key(&stage, &corrupt, answers, &case).await;
+            // A corrupt key need not expire.
+            stage.server.query::<()>(("DEL", &corrupt));
         }
     }
 }

@@ -8,7 +8,7 @@ use tower_throttle::{HOUR, Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKi
 
 use super::model::{
     Answered, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,
-    scripts_of_four_rounds, told_beside_a_foreign_key, told_without_memory,
+    replies_beside_a_corrupt_key, scripts_of_four_rounds, told_without_memory,
 };
 use super::{SLOW, Stage};
 
@@ -124,10 +124,10 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let own = PolicyId::new("own");
-    let foreign = check(&own, "20", WINDOW, 1, false).subject;
-    let foreign = format!("throttle:fixed_window2:{{{foreign}}}:own");
+    let corrupt = check(&own, "20", WINDOW, 1, false).subject;
+    let corrupt = format!("throttle:fixed_window2:{{{corrupt}}}:own");
     for (command, value) in [("SET", "hello"), ("SADD", "hello")] {
-        stage.server.query::<()>((command, &foreign, value));
+        stage.server.query::<()>((command, &corrupt, value));
         let left_of_all = || async {
             let all = PolicyId::new("all");
             let look = answer(&stage, &[check(&all, "everybody", ALL, 0, false)]).await;
@@ -135,18 +135,18 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
         };
         let left = left_of_all().await;
         let answers = take_one_each(&stage, 40);
-        let others = told_beside_a_foreign_key(&stage, &foreign, answers, value).await;
+        let others = replies_beside_a_corrupt_key(&stage, &corrupt, answers, value).await;
         assert!(others.iter().all(|answer| is_allowed(answer)));
         assert_eq!(left_of_all().await, left - 39);
         // In shadow it fails nobody.
         let answers = (0..40).map(async |client| take(&stage, &format!("{client}"), true).await);
         for (client, answer) in join_all(answers).await.into_iter().enumerate() {
             let answer = answer.unwrap();
-            let is_foreign = answer[0].store_failure() == Some(StoreErrorKind::CorruptValue);
-            assert_eq!(is_foreign, client == 20);
+            let is_corrupt = answer[0].store_failure() == Some(StoreErrorKind::CorruptValue);
+            assert_eq!(is_corrupt, client == 20);
             assert!(answer[1].is_allowed());
         }
-        stage.server.query::<()>(("DEL", &foreign));
+        stage.server.query::<()>(("DEL", &corrupt));
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tower_throttle::{Clock as _, DAY, Decision, HOUR, Limit, SECOND, StoreErrorKind};
 
 use super::answers::{buckets, follow};
-use super::model::told_beside_a_foreign_key;
+use super::model::replies_beside_a_corrupt_key;
 use super::several::assert_expires_with;
 use super::{SLOW, Stage, allowed, assert_of_both_kinds};
 use support::drawn::drawn;
@@ -113,7 +113,7 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let policies = policies(40);
-    let foreign = stage.key(LIMIT, &policies[20]);
+    let corrupt = stage.key(LIMIT, &policies[20]);
     let now = stage.clock.now().get();
     let values = [
         "hello",
@@ -128,13 +128,13 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     ];
     let texts = values.map(|value| ("SET", value));
     for (command, value) in texts.into_iter().chain([("RPUSH", "hello")]) {
-        stage.server.query::<()>(("DEL", &foreign));
-        stage.server.query::<()>((command, &foreign, value));
+        stage.server.query::<()>(("DEL", &corrupt));
+        stage.server.query::<()>((command, &corrupt, value));
         let answers = take_each(&stage, LIMIT, &policies);
-        told_beside_a_foreign_key(&stage, &foreign, answers, value).await;
+        replies_beside_a_corrupt_key(&stage, &corrupt, answers, value).await;
     }
-    // A foreign key need not expire.
-    stage.server.query::<()>(("DEL", &foreign));
+    // A corrupt key need not expire.
+    stage.server.query::<()>(("DEL", &corrupt));
 }
 
 #[tokio::test]

@@ -81,8 +81,8 @@ async fn denied_requests_that_share_a_trip_write_nothing() {
 async fn a_key_of_another_type_fails_its_questions_alone() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let foreign = key("client-20", "alice");
-    let key = &foreign;
+    let corrupt = key("client-20", "alice");
+    let key = &corrupt;
     for (command, value) in [
         ("SET", "hello"),
         ("SET", ""),
@@ -94,7 +94,7 @@ async fn a_key_of_another_type_fails_its_questions_alone() {
         let taken = || [taken_of_all(&stage)];
         assert_fails_alone(&stage, key, taken, take_one_each, value).await;
     }
-    // A foreign key need not expire.
+    // A corrupt key need not expire.
     stage.server.query::<Value>(("DEL", key));
 }
 

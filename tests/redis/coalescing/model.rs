@@ -153,13 +153,13 @@ pub(super) async fn told_without_memory(
 /// The answers to forty clients, one of whom asks about a key that holds something else: that one
 /// fails alone, and the key is left as it is. Returns the answers to the others. On failure, the
 /// message names what the key holds.
-pub(super) async fn told_beside_a_foreign_key<T>(
+pub(super) async fn replies_beside_a_corrupt_key<T>(
     stage: &Stage,
-    foreign: &str,
+    corrupt: &str,
     answers: impl Future<Output = Vec<Result<T, StoreErrorKind>>>,
     known_by: &str,
 ) -> Vec<T> {
-    let held = || stage.server.query::<Vec<u8>>(("DUMP", foreign));
+    let held = || stage.server.query::<Vec<u8>>(("DUMP", corrupt));
     let before = held();
     let mut answers = answers.await;
     let failed = answers.remove(20).err();

@@ -6,8 +6,8 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{Clock as _, HOUR, Limit, MINUTE, Micros, SECOND, StoreErrorKind};
 
 use super::model::{
-    Answered, Place, Question, States, answer, is_allowed, scripts_of_four_rounds,
-    told_beside_a_foreign_key, told_without_memory,
+    Answered, Place, Question, States, answer, is_allowed, replies_beside_a_corrupt_key,
+    scripts_of_four_rounds, told_without_memory,
 };
 use super::{SLOW, Stage, assert_of_both_kinds};
 use support::drawn::drawn;
@@ -158,15 +158,15 @@ async fn a_hot_key_is_written_once_for_each_trip() {
 async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let foreign = stage.key(RATES.0[0], "key-20");
+    let corrupt = stage.key(RATES.0[0], "key-20");
     for (command, value) in [("SET", "hello"), ("SET", "\u{80}"), ("RPUSH", "hello")] {
-        stage.server.query::<()>(("DEL", &foreign));
-        stage.server.query::<()>((command, &foreign, value));
+        stage.server.query::<()>(("DEL", &corrupt));
+        stage.server.query::<()>((command, &corrupt, value));
         let answers = take_one_each(&stage, 40);
-        told_beside_a_foreign_key(&stage, &foreign, answers, value).await;
+        replies_beside_a_corrupt_key(&stage, &corrupt, answers, value).await;
     }
-    // A foreign key need not expire.
-    stage.server.query::<()>(("DEL", &foreign));
+    // A corrupt key need not expire.
+    stage.server.query::<()>(("DEL", &corrupt));
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{Clock as _, DAY, HOUR, Key, Limit, SECOND, StoreErrorKind, Subject};
 
 use super::model::{
-    Answered, PLAIN, answer, assert_in_order, check, is_allowed, scripts_of_four_rounds,
-    told_beside_a_foreign_key, told_without_memory,
+    Answered, PLAIN, answer, assert_in_order, check, is_allowed, replies_beside_a_corrupt_key,
+    scripts_of_four_rounds, told_without_memory,
 };
 use super::ten_states::{STATES, questions, ten_states};
 use super::{SLOW, Stage};
@@ -166,14 +166,14 @@ async fn denied_requests_that_share_a_trip_write_nothing() {
 /// for it from the common limit. On failure, the message names what the key holds.
 pub(super) async fn assert_fails_alone<const N: usize>(
     stage: &Stage,
-    foreign: &str,
+    corrupt: &str,
     taken_of_all: impl Fn() -> [u64; N],
     take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
     known_by: &str,
 ) {
     let (taken, scripts) = (taken_of_all(), stage.scripts());
     let answers = take_one_each(stage, 40);
-    let others = told_beside_a_foreign_key(stage, foreign, answers, known_by).await;
+    let others = replies_beside_a_corrupt_key(stage, corrupt, answers, known_by).await;
     // The others share trips as usual, and wait for nobody who went alone for that long: eight
     // alone and three or four trips, twice where the server does not know their scripts yet, and
     // the failing one by another script.
@@ -188,22 +188,22 @@ pub(super) async fn assert_fails_alone<const N: usize>(
 async fn a_key_of_another_type_fails_its_questions_alone() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let foreign = key("client-20", "alice");
+    let corrupt = key("client-20", "alice");
     let paid = format!("{}.0", stage.clock.now().get() + 5);
     let texts = ["hello", "-7", "1.5", "nan", "0x7", "", &paid, "1e300"].map(|text| ("SET", text));
     for (command, value) in texts.into_iter().chain([("RPUSH", "hello")]) {
-        let _: i64 = stage.server.query(("DEL", &foreign));
-        let _: redis::Value = stage.server.query((command, &foreign, value));
+        let _: i64 = stage.server.query(("DEL", &corrupt));
+        let _: redis::Value = stage.server.query((command, &corrupt, value));
         let taken = || taken_of_all(&stage);
-        assert_fails_alone(&stage, &foreign, taken, take_one_each, value).await;
+        assert_fails_alone(&stage, &corrupt, taken, take_one_each, value).await;
     }
-    // A foreign key need not expire.
-    let _: i64 = stage.server.query(("DEL", &foreign));
+    // A corrupt key need not expire.
+    let _: i64 = stage.server.query(("DEL", &corrupt));
 }
 
 /// They are asked once more, by another script, and enforced takes beside them are taken once.
 #[tokio::test]
-async fn an_impossible_debt_in_shadow_is_foreign_to_takes_beside_it() {
+async fn an_impossible_debt_in_shadow_is_corrupt_beside_takes_beside_it() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let too_much = (1_u64 << 53).to_string();

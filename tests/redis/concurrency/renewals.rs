@@ -355,7 +355,7 @@ async fn a_key_that_was_overwritten_costs_only_its_own_leases() {
     let others = ["alice", "bob", "dave", "eve"];
     let admit = |user| places.limiter.admit(POLICY, user);
     let _others = join_all(others.map(admit)).await;
-    redis.query::<()>(("SET", key, "foreign", "PX", 600_000));
+    redis.query::<()>(("SET", key, "corrupt", "PX", 600_000));
     for _ in 0..6 {
         places.clock.advance(LIFE / 3);
         for user in others {

@@ -7,7 +7,7 @@ use tower_throttle::{
     BreakerState, DAY, FailureMode, Limit, Limiter, Outcome, Policy, SECOND, StoreErrorKind,
 };
 
-use crate::keys::foreign::{delete, dump, plant};
+use crate::keys::corrupt::{delete, dump, plant};
 use crate::keys::groups::{TAKES, group_key, grouped, try_ask};
 use support::bench::Bench;
 use support::redis::Server;
@@ -112,7 +112,7 @@ async fn a_take_a_full_server_cannot_write_follows_the_failure_mode() {
 }
 
 #[tokio::test]
-async fn a_foreign_group_key_fails_only_its_policies_and_subject() {
+async fn a_corrupt_group_key_fails_only_its_policies_and_subject() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     let key = group_key();

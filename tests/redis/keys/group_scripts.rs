@@ -6,9 +6,9 @@ use tower_throttle::store::Action;
 use tower_throttle::store::{Decisions, PolicyId};
 use tower_throttle::{HOUR, Limit, MINUTE, SECOND, StoreErrorKind};
 
+use crate::keys::corrupt::dump;
 use crate::keys::expiry::key_expires_in;
-use crate::keys::foreign::dump;
-use crate::keys::groups::{foreign_records, group_key, grouped, id_of, left, plant_record};
+use crate::keys::groups::{corrupt_records, group_key, grouped, id_of, left, plant_record};
 use support::asking::{answer_of, check_of};
 use support::bench::Bench;
 
@@ -183,7 +183,7 @@ async fn a_value_that_is_no_record_fails_alone_whatever_is_asked_with_it() {
     let key = group_key();
     let bench = Bench::redis().await;
     let id = id_of(bench.server(), bench.store(), &policies[0]).await;
-    for record in foreign_records(id) {
+    for record in corrupt_records(id) {
         // A denial is remembered.
         let bench = Bench::redis().await;
         plant_record(bench.server(), &key, &record);

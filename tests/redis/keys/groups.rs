@@ -7,8 +7,8 @@ use tower_throttle::{
     Subject, per_second,
 };
 
+use crate::keys::corrupt::{dump, plant};
 use crate::keys::expiry::{expires_in, expires_ms};
-use crate::keys::foreign::{dump, plant};
 use support::asking::{answer_of, check_of, pending_answer_of};
 use support::bench::Bench;
 use support::redis::Server;
@@ -280,7 +280,7 @@ pub(crate) async fn id_of(server: &Server, store: &dyn Store, policy: &PolicyId)
 }
 
 /// Values that are no records: of another length, or with a debt that nobody can owe.
-pub(crate) fn foreign_records(id: [u8; 4]) -> Vec<Vec<u8>> {
+pub(crate) fn corrupt_records(id: [u8; 4]) -> Vec<Vec<u8>> {
     let far = entry(id, 0, 5_000_000_000_000_000);
     vec![
         b"hello".to_vec(),
@@ -305,7 +305,7 @@ async fn a_value_that_is_no_record_fails_its_group_and_stays() {
     let limit = Limit::gcra(3, DAY);
     let key = group_key();
     let id = id_of(server, bench.store(), &a).await;
-    let records = foreign_records(id);
+    let records = corrupt_records(id);
     let planted: [(&str, &[&str]); 6] = [
         ("SET", &["7"]),
         ("SET", &["4102444800000000"]),

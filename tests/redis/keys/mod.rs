@@ -1,4 +1,4 @@
-//! What is stored in Redis: names, expiries, and foreign values.
+//! What is stored in Redis: names, expiries, and corrupt values.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use support::asking::{GO_ALONE, answer_of, check_of};
 use support::bench::Bench;
 use support::redis::Server;
 
+mod corrupt;
 mod expiry;
-mod foreign;
 mod group_faults;
 mod group_scripts;
 mod group_shadows;
@@ -263,7 +263,7 @@ async fn keys_name_prefix_layout_hash_and_policy_not_the_subject() {
     let store = server.builder().prefix("shop:eu").connect().await.unwrap();
     let penalty = Penalty::after(1, DAY, DAY);
     let banning = Policy::new("banning", Limit::gcra(1, DAY)).penalty(penalty);
-    let limiter = Limiter::builder(store, policies().into_iter().chain([banning]));
+    let limiter = Limiter::builder(store, policies().chain([banning]));
     let limiter = limiter.timeout(20 * SECOND).build().unwrap();
     let hash = Subject::from(&Key::from("alice@example.org"));
     let mut expected = Vec::new();

@@ -9,7 +9,7 @@ use tower_throttle::{
     BreakerState, DAY, Limit, MINUTE, Penalty, RedisStore, SECOND, StoreErrorKind,
 };
 
-use crate::keys::foreign::{key_of, plant};
+use crate::keys::corrupt::{key_of, plant};
 use crate::keys::groups::{entry, group_key, grouped, id_of, plant_record};
 use crate::keys::{LIMITS, NINETY, limiter};
 use support::asking::{answer_of, check_of};
@@ -134,10 +134,10 @@ fn some<T: std::fmt::Debug>(of: impl Strategy<Value = T>) -> Vec<T> {
     drawn(of).take(CASES).collect()
 }
 
-/// It is either read as this crate's or reported as foreign: every answer is understood, and
+/// It is either read as this crate's or reported as corrupt: every answer is understood, and
 /// everything written expires.
 #[tokio::test]
-async fn any_value_of_a_key_is_read_or_reported_as_foreign() {
+async fn any_value_of_a_key_is_read_or_reported_as_corrupt() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     for (name, layout, limit) in LIMITS {
@@ -161,7 +161,7 @@ async fn any_value_of_a_key_is_read_or_reported_as_foreign() {
 }
 
 #[tokio::test]
-async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
+async fn any_value_of_a_penaltys_key_is_read_or_reported_as_corrupt() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let (key, policy) = (key_of("login", "penalty2"), PolicyId::new("login"));
@@ -183,7 +183,7 @@ async fn any_value_of_a_penaltys_key_is_read_or_reported_as_foreign() {
 
 /// Also in a record, which is written anew.
 #[tokio::test]
-async fn any_entry_of_a_record_is_read_or_reported_as_foreign() {
+async fn any_entry_of_a_record_is_read_or_reported_as_corrupt() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let [policy, neighbour] = ["api", "neighbour"].map(grouped);
@@ -212,7 +212,7 @@ async fn no_value_opens_the_circuit_breaker_for_others() {
     let server = Server::start();
     let policies = crate::keys::policies();
     let limiter = limiter(&server, policies).await;
-    for (name, command, value) in crate::keys::foreign::cases() {
+    for (name, command, value) in crate::keys::corrupt::cases() {
         let (_, layout, _) = LIMITS.into_iter().find(|(each, ..)| *each == name).unwrap();
         let key = key_of(name, layout);
         plant(&server, &key, command, value);
@@ -230,6 +230,6 @@ async fn no_value_opens_the_circuit_breaker_for_others() {
             BreakerState::Closed,
             "{name} {value:?}"
         );
-        crate::keys::foreign::delete(&server, &key);
+        crate::keys::corrupt::delete(&server, &key);
     }
 }

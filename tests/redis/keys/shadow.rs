@@ -7,7 +7,7 @@ use tower_throttle::{
 };
 
 use crate::keys::LIMITS;
-use crate::keys::foreign::{cases, delete, dump, key_of, plant};
+use crate::keys::corrupt::{cases, delete, dump, key_of, plant};
 use support::asking::{answer_of, check_of};
 use support::redis::Server;
 use support::rights::user_with;
@@ -45,7 +45,7 @@ fn algorithm(limit: Limit) -> Algorithm {
 }
 
 #[tokio::test]
-async fn a_foreign_value_fails_no_other_check_and_stays() {
+async fn a_corrupt_value_fails_no_other_check_and_stays() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let own = ("own", algorithm(Limit::fixed_window(1_000_000, DAY)));
@@ -80,7 +80,7 @@ async fn a_foreign_value_fails_no_other_check_and_stays() {
 
 /// As without shadows: nobody is let in whose limit is unknown.
 #[tokio::test]
-async fn a_foreign_enforced_value_fails_all_beside_it_uncounted() {
+async fn a_corrupt_enforced_value_fails_all_beside_it_uncounted() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let of_windows = algorithm(Limit::fixed_window(3, DAY));
@@ -97,9 +97,9 @@ async fn a_foreign_enforced_value_fails_all_beside_it_uncounted() {
     delete(&server, &key);
 }
 
-/// A foreign value counts neither as a denial for the penalty nor as a ban.
+/// A corrupt value counts neither as a denial for the penalty nor as a ban.
 #[tokio::test]
-async fn of_policy_and_penalty_a_foreign_one_leaves_the_other_at_work() {
+async fn of_policy_and_penalty_a_corrupt_one_leaves_the_other_at_work() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let own = ("own", algorithm(Limit::gcra(100, DAY)));
@@ -124,7 +124,7 @@ async fn of_policy_and_penalty_a_foreign_one_leaves_the_other_at_work() {
 
 /// What is unknown is neither room under the whole limit nor a denial.
 #[tokio::test]
-async fn a_foreign_shadow_rate_leaves_other_rate_and_penalty_alone() {
+async fn a_corrupt_shadow_rate_leaves_other_rate_and_penalty_alone() {
     let server = Server::start();
     let store = server.store().await.without_deny_cache();
     let (login, alice) = (PolicyId::new("login"), "alice");
@@ -142,13 +142,13 @@ async fn a_foreign_shadow_rate_leaves_other_rate_and_penalty_alone() {
     let keys = server.keys();
     assert_eq!(keys.len(), 2, "one of each rate: {keys:?}");
     server.query::<i64>(("DEL", &keys));
-    for foreign in &keys {
-        plant(&server, foreign, "HSET", &["a", "b"]);
+    for corrupt in &keys {
+        plant(&server, corrupt, "HSET", &["a", "b"]);
         let found = outcomes(answer_of(&store, &asked).await).unwrap();
         let failed = found.iter().filter(|outcome| **outcome == FOREIGN).count();
         assert_eq!(failed, 1, "{found:?}");
-        assert_eq!(server.keys(), [foreign.as_str()]);
-        delete(&server, foreign);
+        assert_eq!(server.keys(), [corrupt.as_str()]);
+        delete(&server, corrupt);
     }
 }
 

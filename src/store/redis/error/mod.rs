@@ -12,7 +12,7 @@ mod advice;
 /// The codes that servers answer with and what they mean, first match first. Redis 6.2 and its
 /// forks wrap a script's error in a text of their own, so the codes are looked for in there too.
 const CODES: [(&str, StoreErrorKind); 31] = [
-    ("foreign value", StoreErrorKind::CorruptValue),
+    ("corrupt value", StoreErrorKind::CorruptValue),
     // Of a state to which a script adds.
     ("value is not an integer", StoreErrorKind::CorruptValue),
     ("WRONGTYPE", StoreErrorKind::CorruptValue),

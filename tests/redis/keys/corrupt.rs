@@ -215,7 +215,7 @@ async fn act(
 }
 
 /// Plants a value for a policy. None of the actions reads it as this crate's, nor changes it.
-async fn assert_is_foreign(
+async fn assert_is_corrupt(
     server: &Server,
     store: &RedisStore,
     (policy, command, value): (&str, &str, &[&str]),
@@ -244,7 +244,7 @@ async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
     let server = Server::start();
     let store = server.store().await;
     for planted in cases() {
-        assert_is_foreign(&server, &store, planted, actions()).await;
+        assert_is_corrupt(&server, &store, planted, actions()).await;
     }
 }
 
@@ -297,7 +297,7 @@ async fn a_wrong_total_of_what_has_lapsed_fails_its_question() {
         ("log", "RPUSH", log.to_vec(), back),
     ] {
         let value: Vec<_> = value.iter().map(String::as_str).collect();
-        assert_is_foreign(&server, &store, (policy, command, &value), [action]).await;
+        assert_is_corrupt(&server, &store, (policy, command, &value), [action]).await;
     }
 }
 
@@ -331,7 +331,7 @@ async fn a_value_that_is_not_ours_fails_its_key_alone() {
     }
 }
 
-/// A foreign penalty also fails the question, before anything of it is charged.
+/// A corrupt penalty also fails the question, before anything of it is charged.
 #[tokio::test]
 async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
     let server = Server::start();
