@@ -1,4 +1,4 @@
--- concurrency: judge a cost against the permits that leases hold, and acquire, renew or end a lease.
+-- concurrency: weigh a cost against the permits that leases hold, and acquire, renew or end a lease.
 -- KEYS[i]       state key        sorted set: each lease by its lapse in us; below zero, "=" and a lease
 --                                by its permits, unless it holds one, and "held" by those of all
 -- ARGV[at + 1]  verb             acquire | charge | credit | renew | release

@@ -1,4 +1,4 @@
--- fixed_window: judge a cost against the count of the current window, and add to it.
+-- fixed_window: weigh a cost against the count of the current window, and add to it.
 -- state         string           opened_us:ends_us:used
 -- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks

@@ -1,4 +1,4 @@
--- gcra: judge a cost against a key's theoretical arrival time, and advance it.
+-- gcra: weigh a cost against a key's theoretical arrival time, and advance it.
 -- state         number or string tat_us, or tat_us:fraction, as debt has it
 -- ARGV[at + 1]  verb             acquire | borrow | charge | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0

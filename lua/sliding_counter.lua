@@ -1,4 +1,4 @@
--- sliding_counter: judge a cost against the counts of two windows, and add to the current one.
+-- sliding_counter: weigh a cost against the counts of two windows, and add to the current one.
 -- state         string           opened_us:window_us:current:previous
 -- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks

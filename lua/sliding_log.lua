@@ -1,4 +1,4 @@
--- sliding_log: judge a cost against the permits taken within the last window, and log it.
+-- sliding_log: weigh a cost against the permits taken within the last window, and log it.
 -- KEYS[i]       state key        list, newest first: expires_us, total, at_us, total, ..., at_us, total;
 --                                each at_us stands between the running totals after and before it
 -- ARGV[at + 1]  verb             acquire | charge | credit

@@ -1,4 +1,4 @@
--- sliding_window: judge a cost against the counts of the slices of the last window, and add to one.
+-- sliding_window: weigh a cost against the counts of the slices of the last window, and add to one.
 -- state         string           expires_us:total, then :ends_us:used of each slice, newest first; total is
 --                                what all of them have. So a take reads and writes the beginning, and what
 --                                lapses at the end, however many slices there are

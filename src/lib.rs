@@ -67,7 +67,7 @@
 //!   store is not one of the service.
 //! - [`Deny`](FailureMode::Deny) answers 503 (gRPC: `UNAVAILABLE`), never 429. It is for what must not
 //!   be reached without a limit.
-//! - `Local` judges in this process, with a share of the limit.
+//! - `Local` decides in this process, with a share of the limit.
 //!
 //! A question that may have been counted is not asked again.
 //!

@@ -13,7 +13,7 @@ use crate::mode::Mode;
 /// Learns what a limiter decides, and the state of its store: for metrics, logs, or whatever you
 /// need.
 ///
-/// The methods are called in the course of each request, on the thread that judges it. So they have
+/// The methods are called in the course of each request, on the thread that decides it. So they have
 /// to be quick and must not block. They cannot change an answer: even a panic ends here, where it
 /// unwinds, after the panic hook was told. Other observers are told as if there were none.
 pub trait Observer: Send + Sync + 'static {
@@ -170,7 +170,7 @@ labels! {
     }
 }
 
-/// A request that could not be judged, as an [`Observer`] sees it.
+/// A request that could not be decided, as an [`Observer`] sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RefusalEvent<'a> {

@@ -75,7 +75,7 @@ pub struct Acquire {
     /// How many; 0 only looks.
     pub cost: u64,
     /// What to do when they do not fit yet.
-    pub patience: Wait,
+    pub wait: Wait,
     /// The lease that holds them, for an algorithm that has leases. All permits without one are
     /// held together until they lapse, a whole life after the last was taken.
     pub lease: Option<LeaseId>,
@@ -167,9 +167,9 @@ impl Action {
     }
 
     /// What to do if its permits are not there yet.
-    pub(super) fn patience(&self) -> Wait {
+    pub(super) fn wait(&self) -> Wait {
         match self {
-            Self::Acquire(acquire) => acquire.patience,
+            Self::Acquire(acquire) => acquire.wait,
             _ => Wait::None,
         }
     }
@@ -212,7 +212,7 @@ impl Acquire {
     pub const fn new(cost: u64) -> Self {
         Self {
             cost,
-            patience: Wait::None,
+            wait: Wait::None,
             lease: None,
             is_final: false,
         }
@@ -225,8 +225,8 @@ impl Acquire {
 
     /// The same, where something else is to be done when they do not fit yet.
     #[must_use]
-    pub const fn with_wait(mut self, patience: Wait) -> Self {
-        self.patience = patience;
+    pub const fn with_wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
         self
     }
 

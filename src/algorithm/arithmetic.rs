@@ -251,7 +251,7 @@ pub(super) fn decide<T: Arithmetic>(
         taken_of: Origin::Store,
     };
     if action.is_final() {
-        // Nobody gives the permits back, and a plain take is judged without the instant, so all
+        // Nobody gives the permits back, and a plain take is decided without the instant, so all
         // answers give none.
         receipt.at = Micros::ZERO;
         receipt.mark[0] = mark[0].saturating_sub(reading.at.get());
@@ -287,12 +287,12 @@ fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading
         return;
     }
     decision.retry_after = reading.wait;
-    if action.patience() != Wait::None {
+    if action.wait() != Wait::None {
         if algorithm.queues() {
             // A full queue also denies requests that it would not have held up for too long.
             decision.delay = algorithm.left(reading, 0).reset_after;
         } else if T::CAN_WAIT {
-            decision.delay = reading.wait.saturating_add(action.patience().longest());
+            decision.delay = reading.wait.saturating_add(action.wait().longest());
         }
     }
     if T::IS_PENALTY {
@@ -306,6 +306,6 @@ fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading
 
 /// Whether waiting does not help, whatever the state.
 pub(super) fn never_fits<T: Arithmetic>(algorithm: &T, acquire: &Acquire) -> bool {
-    let borrows = T::CAN_WAIT && matches!(acquire.patience, Wait::Burst(_));
+    let borrows = T::CAN_WAIT && matches!(acquire.wait, Wait::Burst(_));
     acquire.cost > algorithm.capacity() && !borrows
 }

@@ -29,22 +29,22 @@ impl Algorithm {
     /// One for each kind of limit, whatever its numbers: for what concerns a key by the algorithm's
     /// name alone.
     pub(crate) fn one_of_each_name() -> impl Iterator<Item = Self> {
-        let sound = Kind::ALL.map(ValidLimit::smallest);
-        sound.into_iter().map(|sound| Self::of(&sound))
+        let valid = Kind::ALL.map(ValidLimit::smallest);
+        valid.into_iter().map(|valid| Self::of(&valid))
     }
 
-    fn of(sound: &ValidLimit) -> Self {
-        Self(match sound.kind {
-            Kind::Gcra => Which::Gcra(gcra::new(sound)),
-            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(sound)),
-            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(sound)),
-            Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(sound)),
-            Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(sound)),
-            Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(sound)),
+    fn of(valid: &ValidLimit) -> Self {
+        Self(match valid.kind {
+            Kind::Gcra => Which::Gcra(gcra::new(valid)),
+            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(valid)),
+            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(valid)),
+            Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(valid)),
+            Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(valid)),
+            Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(valid)),
             Kind::SlidingCounter => {
-                Which::SlidingCounter(sliding_counter::SlidingCounter::new(sound))
+                Which::SlidingCounter(sliding_counter::SlidingCounter::new(valid))
             }
-            Kind::Concurrency => Which::Concurrency(concurrency::Concurrency::new(sound)),
+            Kind::Concurrency => Which::Concurrency(concurrency::Concurrency::new(valid)),
         })
     }
 }
@@ -59,7 +59,7 @@ impl TryFrom<&Limit> for Algorithm {
     ///
     /// Names the field of the limit that is out of range, or that another algorithm has.
     fn try_from(limit: &Limit) -> Result<Self, ConfigError> {
-        limit.sound().map(|sound| Self::of(&sound))
+        limit.valid().map(|valid| Self::of(&valid))
     }
 }
 

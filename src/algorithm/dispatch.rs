@@ -47,7 +47,7 @@ macro_rules! arithmetic_with_state {
 
 pub(super) use arithmetic;
 
-/// A limit that was found sound, ready to judge. Made from a [`Limit`](crate::Limit) or a
+/// A limit that was found valid, ready to decide. Made from a [`Limit`](crate::Limit) or a
 /// [`Penalty`](crate::Penalty) by `TryFrom`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm(pub(super) Which);
@@ -266,7 +266,7 @@ impl Algorithm {
     #[inline]
     pub(crate) fn may_hold_up(&self, action: &Action) -> bool {
         match action {
-            Action::Acquire(acquire) => acquire.patience != Wait::None || self.queues(),
+            Action::Acquire(acquire) => acquire.wait != Wait::None || self.queues(),
             _ => false,
         }
     }
@@ -275,7 +275,7 @@ impl Algorithm {
     pub(crate) fn without_waiting(&self, action: Action) -> Action {
         match action {
             Action::Acquire(acquire) if self.may_hold_up(&action) => Action::Acquire(Acquire {
-                patience: acquire.patience.without_waiting(),
+                wait: acquire.wait.without_waiting(),
                 ..acquire
             }),
             _ => action,
@@ -294,7 +294,7 @@ impl Algorithm {
     #[cfg(feature = "redis")]
     pub(crate) fn verb(&self, action: &Action) -> &'static str {
         match action {
-            Action::Acquire(_) => match action.patience() {
+            Action::Acquire(_) => match action.wait() {
                 Wait::Burst(_) if self.can_wait() => "borrow",
                 _ => "acquire",
             },

@@ -18,7 +18,7 @@ pub(super) struct FixedWindow {
     limit: u64,
     window: Micros,
     aligned: bool,
-    /// By how much the clock by which windows are aligned is ahead of the one that judges, less whole
+    /// By how much the clock by which windows are aligned is ahead of the one that decides, less whole
     /// windows.
     ahead: Micros,
 }
@@ -174,7 +174,7 @@ impl Arithmetic for FixedWindow {
         [used, decision.renews_after.get()]
     }
 
-    /// Within the window nothing comes back, so any cost can be judged.
+    /// Within the window nothing comes back, so any cost can be decided.
     fn later(
         &self,
         reading: &Reading,

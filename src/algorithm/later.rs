@@ -10,7 +10,7 @@ use crate::time::Micros;
 /// The wait of a cost that never fits: it outlasts every trip to the store.
 const NEVER: Micros = Micros::new(u64::MAX);
 
-/// What a decision tells about a key until the key is changed: enough to judge again later what
+/// What a decision tells about a key until the key is changed: enough to decide again later what
 /// comes back with time alone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
@@ -109,7 +109,7 @@ impl Algorithm {
         decision
     }
 
-    /// Whether what is known of one cost is enough to judge any other.
+    /// Whether what is known of one cost is enough to decide any other.
     fn tells_of_every_cost(&self) -> bool {
         self.can_wait() || matches!(self.0, Which::FixedWindow(_))
     }

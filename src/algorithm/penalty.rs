@@ -13,7 +13,7 @@ use super::counting::padded;
 use super::reading::{Arguments, Reading};
 use super::share::Share;
 use crate::error::ConfigError;
-use crate::limit::{Words, sound_time};
+use crate::limit::{Words, validate_time};
 use crate::time::Micros;
 
 /// A subject that is denied so often within a time is banned.
@@ -114,20 +114,20 @@ impl PenaltyBox {
             ));
         }
         let longest = penalty.longest.unwrap_or(penalty.ban);
-        let sound = Self {
+        let valid = Self {
             denials: penalty.denials,
-            within: sound_time("penalty.within", penalty.within)?,
-            ban: sound_time("penalty.ban", penalty.ban)?,
-            longest: sound_time("penalty.longest", longest)?,
+            within: validate_time("penalty.within", penalty.within)?,
+            ban: validate_time("penalty.ban", penalty.ban)?,
+            longest: validate_time("penalty.longest", longest)?,
         };
-        if sound.longest < sound.ban {
+        if valid.longest < valid.ban {
             return Err(ConfigError::out_of_range(
                 "penalty.longest",
                 format_args!("{longest:?}"),
                 "no less than the first ban",
             ));
         }
-        Ok(sound)
+        Ok(valid)
     }
 
     /// The number of denials that still count.

@@ -11,7 +11,7 @@ use crate::decision::Decisions;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Ask<'a> {
-    /// How to judge.
+    /// How to decide.
     pub algorithm: &'a Algorithm,
     /// What to do.
     pub action: &'a Action,

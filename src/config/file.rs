@@ -16,7 +16,7 @@ use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
 use super::variable::{Environment, Hidden};
 use super::{
-    Config, FileError, access, fixed, headers, policy, rate, regular_file, routes, unsound,
+    Config, FileError, access, fixed, headers, invalid, policy, rate, regular_file, routes,
 };
 use crate::http::is_preflight;
 use crate::limiter::Rules;
@@ -103,7 +103,7 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
     let timeout = rate::time(&field)?;
     Rules::new([])
         .validate(timeout)
-        .map_err(|error| unsound::value(&field, error))?;
+        .map_err(|error| invalid::value(&field, error))?;
     Ok(timeout)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::fields::{Field, Fields};
 use super::rate::{rate, time};
-use super::{FileError, unsound};
+use super::{FileError, invalid};
 use crate::algorithm::Algorithm;
 use crate::limit::{ANY_COST, Limit, MOST_PERMITS, Rate};
 
@@ -163,7 +163,7 @@ fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u64, Duration
         }
         // Each by itself, so that an error has its own place.
         let limit_of_one = Algorithm::try_from(&make(permits, period));
-        limit_of_one.map_err(|error| unsound::value(rate, error))?;
+        limit_of_one.map_err(|error| invalid::value(rate, error))?;
         Ok((permits, period))
     };
     match limit.items() {

@@ -182,7 +182,7 @@
 //! # Reload
 //!
 //! [`ConfigFile`] watches its file. When the file has changed, all of it is checked, and then takes
-//! effect at once: a request is judged by the old file or by the new one, and never by none.
+//! effect at once: a request is decided by the old file or by the new one, and never by none.
 //!
 //! | field | when it changes |
 //! |---|---|
@@ -231,6 +231,7 @@ mod file;
 mod fixed;
 mod headers;
 mod in_code;
+mod invalid;
 mod key;
 mod limit;
 mod named_key;
@@ -246,7 +247,6 @@ mod routes;
 mod store;
 mod tiers;
 mod tls;
-mod unsound;
 mod value;
 mod variable;
 mod watch;

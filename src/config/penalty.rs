@@ -2,7 +2,7 @@
 
 use super::fields::{Field, Known};
 use super::rate::time;
-use super::{FileError, unsound};
+use super::{FileError, invalid};
 use crate::algorithm::{Algorithm, Penalty};
 
 const FIELDS: Known = &["denials", "within", "ban", "longest"];
@@ -18,6 +18,6 @@ pub(super) fn read(field: &Field<'_>) -> Result<Penalty, FileError> {
         penalty = penalty.doubling_up_to(time(&longest)?);
     }
     // The limiter's own check, here so that the error has its place.
-    Algorithm::try_from(&penalty).map_err(|error| unsound::table(&fields, error))?;
+    Algorithm::try_from(&penalty).map_err(|error| invalid::table(&fields, error))?;
     Ok(penalty)
 }

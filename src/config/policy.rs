@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::counted::{self, Counted};
 use super::fields::{Field, Fields, Known};
 use super::proxies::Proxies;
-use super::tiers::{Tiers, refuse_unsound_policy};
+use super::tiers::{Tiers, refuse_invalid_policy};
 use super::{FileError, key, limit, penalty, prefetch, rate, routes};
 use crate::http::HeaderCost;
 use crate::limit::ANY_COST;
@@ -40,7 +40,7 @@ pub(super) const FIELDS: Known = &[
     "show_subject",
 ];
 
-/// Fields about requests that a layer judges.
+/// Fields about requests that a layer decides.
 const OF_REQUESTS: Known = &[
     "tiers",
     "key",
@@ -106,7 +106,7 @@ pub(super) fn read(
     {
         policy = policy.show_subject();
     }
-    refuse_unsound_policy(fields, policy.clone(), timeout)?;
+    refuse_invalid_policy(fields, policy.clone(), timeout)?;
     let Some(tiers) = fields.get("tiers") else {
         return Ok(policy);
     };
@@ -173,7 +173,7 @@ fn local(share: &Field<'_>) -> Result<FailureMode, FileError> {
     let mode = FailureMode::Local {
         share: share.fraction(expected)?,
     };
-    mode.sound().map_err(|_| share.expected(expected))
+    mode.valid().map_err(|_| share.expected(expected))
 }
 
 #[cfg(test)]
@@ -205,11 +205,8 @@ mod tests {
     #[test]
     fn a_request_waits_for_as_long_as_the_file_says() {
         let longest = Duration::from_secs(2).into();
-        assert_eq!(
-            policy_with("max_wait = \"2s\"").patience,
-            Wait::Strict(longest)
-        );
-        assert_eq!(policy_with("").patience, Wait::None);
+        assert_eq!(policy_with("max_wait = \"2s\"").wait, Wait::Strict(longest));
+        assert_eq!(policy_with("").wait, Wait::None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::fields::{Field, Known};
 use super::rate::time;
-use super::{FileError, unsound};
+use super::{FileError, invalid};
 use crate::store::Prefetch;
 
 const FIELDS: Known = &["share", "max_age"];
@@ -22,7 +22,7 @@ pub(super) fn read(field: &Field<'_>) -> Result<Option<Prefetch>, FileError> {
         prefetch = prefetch.max_age(time(&age)?);
     }
     // The limiter's own check, here so that the error has its place.
-    let sound = prefetch.sound();
-    let sound = sound.map_err(|error| unsound::table(&fields, error))?;
-    Ok(Some(sound))
+    let valid = prefetch.valid();
+    let valid = valid.map_err(|error| invalid::table(&fields, error))?;
+    Ok(Some(valid))
 }

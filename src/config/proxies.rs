@@ -20,13 +20,13 @@ pub(super) struct Proxies {
     /// Whether the file says which addresses they have.
     are_named: bool,
     trusted: Vec<String>,
-    header: Told,
+    header: ForwardingHeader,
     hops: Option<usize>,
     ipv6_prefix: Option<u8>,
 }
 
 /// The one header that is read.
-enum Told {
+enum ForwardingHeader {
     XForwardedFor,
     Forwarded,
     Header(String),
@@ -39,7 +39,9 @@ impl Proxies {
         let proxies = Self {
             are_named: trusted.is_some(),
             trusted: trusted.as_ref().map_or(Ok(Vec::new()), ranges)?,
-            header: header.as_ref().map_or(Ok(Told::XForwardedFor), told)?,
+            header: header
+                .as_ref()
+                .map_or(Ok(ForwardingHeader::XForwardedFor), told)?,
             hops: number(fields, "trusted_hops", "1 to 64")?,
             ipv6_prefix: number(fields, "ipv6_prefix", "32 to 128 bits")?,
         };
@@ -48,8 +50,8 @@ impl Proxies {
             Some(header) => header.refuse(error),
             None => fields.refuse(error),
         })?;
-        let sound = KeyExtractor::validate(&extractor);
-        sound.map_err(|error| match error {
+        let valid = KeyExtractor::validate(&extractor);
+        valid.map_err(|error| match error {
             ConfigError::OutOfRange { field, .. } | ConfigError::Malformed { field, .. } => {
                 fields.refuse_at(field, error)
             }
@@ -89,9 +91,9 @@ impl Proxies {
     fn extractor(&self) -> Result<ClientAddr, ConfigError> {
         let trusted = &self.trusted;
         let mut client = match &self.header {
-            Told::XForwardedFor => ClientAddr::x_forwarded_for(trusted),
-            Told::Forwarded => ClientAddr::forwarded(trusted),
-            Told::Header(name) => ClientAddr::header(name, trusted),
+            ForwardingHeader::XForwardedFor => ClientAddr::x_forwarded_for(trusted),
+            ForwardingHeader::Forwarded => ClientAddr::forwarded(trusted),
+            ForwardingHeader::Header(name) => ClientAddr::header(name, trusted),
         }?;
         if let Some(hops) = self.hops {
             client = client.trusted_hops(hops);
@@ -124,12 +126,12 @@ fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {
     items.iter().map(range).collect()
 }
 
-fn told(field: &Field<'_>) -> Result<Told, FileError> {
+fn told(field: &Field<'_>) -> Result<ForwardingHeader, FileError> {
     Ok(match field.text(HEADERS)? {
-        "x-forwarded-for" => Told::XForwardedFor,
-        "forwarded" => Told::Forwarded,
+        "x-forwarded-for" => ForwardingHeader::XForwardedFor,
+        "forwarded" => ForwardingHeader::Forwarded,
         text => match text.strip_prefix("header:") {
-            Some(name) => Told::Header(name.to_owned()),
+            Some(name) => ForwardingHeader::Header(name.to_owned()),
             None => return Err(field.expected(HEADERS)),
         },
     })

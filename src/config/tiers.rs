@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fields::{Field, Fields, Known};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
-use super::{FileError, key, limit, unsound};
+use super::{FileError, invalid, key, limit};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::limiter::Rules;
@@ -55,7 +55,7 @@ impl Tiers {
             }
             let tier = item.table(FIELDS, EXPECTED)?;
             let limit = limit::of_tier(&tier, fields)?;
-            refuse_unsound(&tier, policy, limit, timeout)?;
+            refuse_invalid(&tier, policy, limit, timeout)?;
             tiers.add(&tier, limit, fields, proxies)?;
         }
         Ok(tiers)
@@ -136,7 +136,7 @@ fn key_of<'t>(
 }
 
 /// The limiter's own checks of the policy with this limit, here so that their errors have a place.
-fn refuse_unsound(
+fn refuse_invalid(
     tier: &Fields<'_>,
     policy: &Policy,
     limit: Limit,
@@ -147,16 +147,16 @@ fn refuse_unsound(
         let problem = format!("expected as many rates as the policy's own limit has: {own}");
         return Err(tier.need("limit", limit::A_RATE)?.refuse(problem));
     }
-    refuse_unsound_policy(tier, policy.clone().with_limit(limit), timeout)
+    refuse_invalid_policy(tier, policy.clone().with_limit(limit), timeout)
 }
 
 /// The limiter's own checks, here so that their errors have a place.
-pub(super) fn refuse_unsound_policy(
+pub(super) fn refuse_invalid_policy(
     fields: &Fields<'_>,
     policy: Policy,
     timeout: Duration,
 ) -> Result<(), FileError> {
     Rules::new([policy])
         .validate(timeout)
-        .map_err(|error| unsound::policy(fields, error))
+        .map_err(|error| invalid::policy(fields, error))
 }

@@ -99,7 +99,7 @@ impl TlsChoice {
     }
 
     /// Whether a store could use these settings.
-    fn is_sound(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let store = crate::store::RedisStore::builder("rediss://localhost");
         self.apply(store).connect_lazy().is_ok()
     }
@@ -127,7 +127,7 @@ fn pem_file(field: Field<'_>) -> Result<PemFile, FileError> {
         authority: Some(file.clone()),
         ..TlsChoice::default()
     };
-    match as_authority.is_sound() {
+    match as_authority.is_valid() {
         true => Ok(file),
         false => Err(field.refuse("expected a file with certificates in PEM")),
     }
@@ -155,7 +155,7 @@ fn client(table: &Fields<'_>) -> Result<Option<(PemFile, PemFile)>, FileError> {
         client,
         ..TlsChoice::default()
     };
-    match choice.is_sound() {
+    match choice.is_valid() {
         true => Ok(choice.client),
         false => Err(key_field.refuse("expected a file with a private key in PEM")),
     }
@@ -170,7 +170,7 @@ fn server_name(table: &Fields<'_>) -> Result<Option<String>, FileError> {
         server_name: Some(field.text(expected)?.to_owned()),
         ..TlsChoice::default()
     };
-    match choice.is_sound() {
+    match choice.is_valid() {
         true => Ok(choice.server_name),
         false => Err(field.expected(expected)),
     }

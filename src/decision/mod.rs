@@ -36,7 +36,7 @@ pub struct Decision {
     /// How long the subject is banned; zero if it is not.
     pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
-    /// Why the store did not judge, if the local share did.
+    /// Why the store did not decide, if the local share did.
     pub(crate) decided_locally: Option<StoreErrorKind>,
     /// Whether it was decided from memory.
     pub(crate) is_remembered: bool,
@@ -115,7 +115,7 @@ impl Decision {
     /// Whether the request may pass, as far as this policy is concerned; true also if the policy
     /// was [not asked](Outcome::NotAsked).
     ///
-    /// If several policies judge a request and one denies, no permits of the others are taken.
+    /// If several policies decide a request and one denies, no permits of the others are taken.
     pub fn is_allowed(&self) -> bool {
         matches!(
             self.outcome,
@@ -327,13 +327,13 @@ impl Decision {
         }
     }
 
-    /// Whether this process judged by its own share of the limit, as the store gave no answer: see
+    /// Whether this process decided by its own share of the limit, as the store gave no answer: see
     /// `FailureMode::Local`. The limit and the remaining permits are then those of the share.
     pub fn is_local(&self) -> bool {
         self.decided_locally.is_some()
     }
 
-    /// Whether a limit was judged at all, by the store or locally.
+    /// Whether a limit was decided at all, by the store or locally.
     pub(crate) fn is_evaluated(&self) -> bool {
         !matches!(
             self.outcome,

@@ -9,7 +9,7 @@ mod words;
 
 pub use self::rate::{Rate, per_day, per_hour, per_minute, per_second};
 use self::rates::{Rates, Said};
-pub(crate) use self::validate::{ValidLimit, most_capacity, sound_time};
+pub(crate) use self::validate::{ValidLimit, most_capacity, validate_time};
 pub(crate) use self::words::Words;
 
 /// The most permits of a limit: the largest integer that a Structured Field can hold, so that every

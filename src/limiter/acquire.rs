@@ -230,7 +230,7 @@ impl Waiting<'_> {
             let policy = rules.named(&self.policy.name)?;
             let cost = self.cost.unwrap_or_else(|| policy.default_cost());
             let asked_as = AskedAs {
-                patience: Some(self.patience(policy, cost, longest)),
+                wait: Some(self.wait(policy, cost, longest)),
                 until_granted: self.is_strict,
                 of_store_alone,
                 ..AskedAs::PERMIT
@@ -248,7 +248,7 @@ impl Waiting<'_> {
             .await
     }
 
-    fn patience(&self, policy: &CompiledPolicy, cost: u64, longest: Duration) -> Wait {
+    fn wait(&self, policy: &CompiledPolicy, cost: u64, longest: Duration) -> Wait {
         // A queue lets one out at a time however they wait, and would deny those that find it full.
         let queues = policy.algorithm.is_some_and(|first| first.queues());
         if !self.is_strict || queues || cost > policy.capacity() {

@@ -12,7 +12,7 @@ use crate::observe::{BreakerState, ChangeEvent};
 use crate::store::Outage;
 
 impl Limiter {
-    /// Replaces all rules in one step: a request is judged by the old rules or by the new ones, and
+    /// Replaces all rules in one step: a request is decided by the old rules or by the new ones, and
     /// there is no moment without limits.
     ///
     /// What was used stays used: it is stored by the policy's name and the limit's algorithm.

@@ -94,7 +94,7 @@ pub(super) struct AskedAs {
     /// Whether they may be given back.
     pub(super) is_permit: bool,
     /// By default the policy's own.
-    pub(super) patience: Option<Wait>,
+    pub(super) wait: Option<Wait>,
     /// Whether they are asked for until they are granted, so that no penalty counts a denial.
     pub(super) until_granted: bool,
     /// Whether the store alone may grant them, not what the failure mode says: the caller has a
@@ -109,7 +109,7 @@ impl AskedAs {
     /// For good.
     pub(super) const CHECK: Self = Self {
         is_permit: false,
-        patience: Some(Wait::None),
+        wait: Some(Wait::None),
         until_granted: false,
         of_store_alone: false,
     };
@@ -117,7 +117,7 @@ impl AskedAs {
     /// To be held or settled.
     pub(super) const PERMIT: Self = Self {
         is_permit: true,
-        patience: None,
+        wait: None,
         ..Self::CHECK
     };
 }
@@ -201,7 +201,7 @@ impl Limiter {
                 Some(rates) => {
                     let acquire = Acquire {
                         cost: read.cost,
-                        patience: policy.patience(request, &rates.first),
+                        wait: policy.wait(request, &rates.first),
                         lease: lease_for(&rates.first, read.cost),
                         is_final: true,
                     };
@@ -269,7 +269,7 @@ impl Limiter {
             };
             let acquire = Acquire {
                 cost,
-                patience: asked_as.patience.unwrap_or(policy.patience),
+                wait: asked_as.wait.unwrap_or(policy.wait),
                 // Without a permit nobody would end it, and a credit finds only what has none.
                 lease: match asked_as.is_permit {
                     true => lease_for(&rates.first, cost),

@@ -14,7 +14,7 @@ use crate::mode::Mode;
 use crate::observe::{ChangeEvent, Observers};
 use crate::store::{Enforced, FailureMode};
 
-/// The rules in force. A request is judged by the rules it finds, to its end.
+/// The rules in force. A request is decided by the rules it finds, to its end.
 pub(crate) struct RulesInForce {
     rules: ArcSwap<CompiledRules>,
     /// How long a decision may take: whether a policy makes sense depends on it.

@@ -1,4 +1,4 @@
-//! `Quota`: the permits of one subject under one policy, as a request was judged.
+//! `Quota`: the permits of one subject under one policy, as a request was decided.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Quota {
         }
     }
 
-    /// The algorithm of the policy's own limit, if that now judges others where its predecessor's
+    /// The algorithm of the policy's own limit, if that now decides others where its predecessor's
     /// counted these permits. Not so for a further rate, which is stored by its period, so no other window takes
     /// its place; nor for a limit chosen for the request, which has no successor.
     fn successor(&self, policy: &CompiledPolicy) -> Option<Algorithm> {

@@ -1,4 +1,4 @@
-//! `EarlyRejection`: why a request was neither judged nor let through.
+//! `EarlyRejection`: why a request was neither decided nor let through.
 
 use crate::observe::RefusalReason;
 use crate::policy::CompiledPolicy;

@@ -38,15 +38,15 @@ impl Limiter {
 
     /// Reports a request that is refused without asking.
     pub(super) fn report_refusal(&self, refusal: &EarlyRejection) {
-        self.report_unjudged(refusal, Mode::Enforce);
+        self.report_early(refusal, Mode::Enforce);
     }
 
     /// Reports a request that goes on because the policy that would have refused it is in shadow.
     pub(super) fn report_shadow_refusal(&self, refusal: &EarlyRejection) {
-        self.report_unjudged(refusal, Mode::Shadow);
+        self.report_early(refusal, Mode::Shadow);
     }
 
-    fn report_unjudged(&self, refusal: &EarlyRejection, mode: Mode) {
+    fn report_early(&self, refusal: &EarlyRejection, mode: Mode) {
         let event = RefusalEvent {
             policy: refusal.policy.as_deref(),
             mode,
@@ -66,7 +66,7 @@ impl Limiter {
     }
 }
 
-/// Logs what an operator has to fix before requests can be judged.
+/// Logs what an operator has to fix before requests can be decided.
 fn warn_of_refusal(event: &RefusalEvent<'_>, explanation: &str) {
     let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
     match event.mode {

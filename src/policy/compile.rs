@@ -34,9 +34,9 @@ impl Policy {
         otherwise: FailureMode,
         timeout: Duration,
     ) -> Result<CompiledPolicy, ConfigError> {
-        sound_name("name", &self.name)?;
+        validate_name("name", &self.name)?;
         if let Some(group) = &self.group {
-            sound_name("group", group)?;
+            validate_name("group", group)?;
         }
         self.key.validate()?;
         self.on.iter().try_for_each(|on| on.validate())?;
@@ -66,15 +66,15 @@ impl Policy {
             Cost::Fixed(_) => {}
             Cost::Read(cost) => cost.validate()?,
         }
-        let patience = self.sound_patience()?;
-        let prefetch = self.sound_prefetch()?;
+        let wait = self.validate_wait()?;
+        let prefetch = self.validate_prefetch()?;
         Ok(CompiledPolicy {
             algorithm: rates.first().copied(),
             extra_rates: extra_rates.collect(),
             id: id.with_prefetch(prefetch),
-            patience,
+            wait,
             penalty,
-            on_store_failure: self.on_store_failure.unwrap_or(otherwise).sound()?,
+            on_store_failure: self.on_store_failure.unwrap_or(otherwise).valid()?,
             mode: AtomicMode::new(self.mode),
             mistakes: Mistakes::default(),
             timeout,
@@ -144,7 +144,7 @@ impl Policy {
         ))
     }
 
-    fn sound_patience(&self) -> Result<Wait, ConfigError> {
+    fn validate_wait(&self) -> Result<Wait, ConfigError> {
         let Some(longest) = self.max_wait else {
             return Ok(Wait::None);
         };
@@ -158,7 +158,7 @@ impl Policy {
         Ok(Wait::Strict(longest.into()))
     }
 
-    fn sound_prefetch(&self) -> Result<Option<Prefetch>, ConfigError> {
+    fn validate_prefetch(&self) -> Result<Option<Prefetch>, ConfigError> {
         let Some(prefetch) = self.prefetch else {
             return Ok(None);
         };
@@ -178,7 +178,7 @@ impl Policy {
                 format!("{other} needs the store for each request, leave one of the two out"),
             ));
         }
-        prefetch.sound().map(Some)
+        prefetch.valid().map(Some)
     }
 }
 
@@ -201,7 +201,7 @@ fn refuse_short_lease(lease: Duration, timeout: Duration) -> Result<(), ConfigEr
     ))
 }
 
-fn sound_name(field: &'static str, name: &str) -> Result<(), ConfigError> {
+fn validate_name(field: &'static str, name: &str) -> Result<(), ConfigError> {
     let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
     if name.is_empty() || name.len() > 64 || !name.bytes().all(printable) {
         return Err(ConfigError::out_of_range(

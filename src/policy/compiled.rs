@@ -30,7 +30,7 @@ pub(crate) struct CompiledPolicy {
     pub(crate) algorithm: Option<Algorithm>,
     pub(super) extra_rates: Box<[ExtraRate]>,
     /// What to do with a request that does not fit yet.
-    pub(crate) patience: Wait,
+    pub(crate) wait: Wait,
     pub(crate) penalty: Option<Algorithm>,
     pub(crate) on_store_failure: FailureMode,
     /// The mode in force.
@@ -126,7 +126,7 @@ impl CompiledPolicy {
         self.settles()
             || algorithm.lease().is_some()
             || algorithm.queues()
-            || self.patience != Wait::None
+            || self.wait != Wait::None
     }
 
     /// The check that applies an action to permits taken under one of the rates, counted from 0.

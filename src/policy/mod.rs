@@ -220,7 +220,7 @@ impl Policy {
     /// The other policies count a request when it arrives. Delayed requests go on together with
     /// those that arrive later, so the service may receive more at once than the other policies
     /// allow. A limit on what reaches the service belongs in a layer of its own inside this one,
-    /// which judges each request when it goes on. What the outer layer has taken stays taken if the
+    /// which decides each request when it goes on. What the outer layer has taken stays taken if the
     /// inner one denies. [Leaky buckets](Limit::leaky_bucket) delay requests even without this
     /// option.
     ///

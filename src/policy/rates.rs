@@ -1,4 +1,4 @@
-//! The rates of a policy's limit. Each is judged by itself and stored under its own key.
+//! The rates of a policy's limit. Each is decided by itself and stored under its own key.
 
 use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
@@ -11,7 +11,7 @@ pub(super) struct ExtraRate {
     algorithm: Algorithm,
 }
 
-/// The algorithms that judge a request, one for each rate.
+/// The algorithms that decide a request, one for each rate.
 #[derive(Clone, Debug)]
 pub(crate) struct RateSet {
     /// For the first rate, which is the only one of most limits.
@@ -60,7 +60,7 @@ impl RateSet {
 }
 
 impl ExtraRate {
-    /// One that this algorithm judges, of the policy with this identity.
+    /// One that this algorithm decides, of the policy with this identity.
     pub(super) fn of(id: &PolicyId, algorithm: &Algorithm) -> Self {
         let (_, period) = algorithm.quota();
         Self {

@@ -95,18 +95,18 @@ impl CompiledPolicy {
 
     /// How long a request may be held up: no longer than its caller waits, if that is known.
     #[inline]
-    pub(crate) fn patience(&self, request: &RequestHead<'_>, algorithm: &Algorithm) -> Wait {
-        if self.patience == Wait::None && !algorithm.queues() {
+    pub(crate) fn wait(&self, request: &RequestHead<'_>, algorithm: &Algorithm) -> Wait {
+        if self.wait == Wait::None && !algorithm.queues() {
             return Wait::None;
         }
-        match (request.grpc_timeout(), self.patience) {
+        match (request.grpc_timeout(), self.wait) {
             (None, own) => own,
             (Some(timeout), Wait::Strict(longest)) => Wait::Strict(longest.min(timeout)),
             (Some(timeout), _) => Wait::Strict(timeout),
         }
     }
 
-    /// The algorithms that judge a request with this key; `None` if nothing is admitted.
+    /// The algorithms that decide a request with this key; `None` if nothing is admitted.
     pub(crate) fn rate_set(
         &self,
         request: &RequestHead<'_>,

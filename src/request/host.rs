@@ -72,9 +72,9 @@ fn without_port(authority: &str) -> &str {
 /// A DNS name or an IPv4 address. A URI allows more here, which would be further ways to write the
 /// same host.
 fn is_name(host: &str) -> bool {
-    let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let mut labels = host.split('.');
-    labels.all(|label| !label.is_empty() && label.bytes().all(is_sound))
+    labels.all(|label| !label.is_empty() && label.bytes().all(is_valid))
 }
 
 fn bracketed_address(host: &str) -> Option<Ipv6Addr> {

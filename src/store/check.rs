@@ -33,7 +33,7 @@ pub struct Check<'a> {
     pub policy: &'a PolicyId,
     /// ResolvedKey quota it is.
     pub subject: Subject,
-    /// How to judge.
+    /// How to decide.
     pub algorithm: Algorithm,
     /// What to do.
     pub action: Action,
@@ -107,7 +107,7 @@ impl Check<'_> {
         self.policy_fingerprint() ^ self.policy.group_fingerprint().unwrap_or(0)
     }
 
-    /// The decision if nobody has judged it: let through if its failure mode says so, or if it only
+    /// The decision if nobody has decided it: let through if its failure mode says so, or if it only
     /// counts.
     pub(crate) fn failed(&self, why: StoreErrorKind) -> Decision {
         let outcome = if self.is_shadow || self.on_store_failure == FailureMode::Allow {
@@ -149,7 +149,7 @@ impl<'a> Check<'a> {
         Self {
             policy,
             subject: Subject::from(&key.into()),
-            algorithm: Algorithm::try_from(limit).expect("a sound limit"),
+            algorithm: Algorithm::try_from(limit).expect("a valid limit"),
             action,
             is_shadow: false,
             on_store_failure: FailureMode::Deny,

@@ -77,7 +77,7 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// Counts permits, in one process or for a whole fleet.
 ///
 /// These are the promises of every store. `tests/store/contract.rs` holds the stores of this crate
-/// to them, and `tests/algorithms/differential` to the fourth: there they judge the same histories as the
+/// to them, and `tests/algorithms/differential` to the fourth: there they decide the same histories as the
 /// algorithms alone.
 ///
 /// 1. All checks of one question are decided in one atomic step. Either all of them fit and each is
@@ -91,7 +91,7 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///    [repairs](Algorithm::commit) a step of the clock.
 /// 4. The answers are those of [`Algorithm`], to the
 ///    microsecond, on one clock for all who share the store.
-/// 5. Parameters travel with the check: a changed limit judges what was used before.
+/// 5. Parameters travel with the check: a changed limit decides what was used before.
 /// 6. A policy's name, the period of a further rate of its limit, a subject and the
 ///    [name](Algorithm::name) of the algorithm make a key; keys never influence
 ///    each other. The check of a penalty has the policy and the subject of the limit before it, and

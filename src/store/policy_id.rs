@@ -264,7 +264,7 @@ impl Prefetch {
     }
 
     /// Itself, if it makes sense.
-    pub(crate) fn sound(self) -> Result<Self, ConfigError> {
+    pub(crate) fn valid(self) -> Result<Self, ConfigError> {
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(ConfigError::out_of_range(
                 "prefetch.share",

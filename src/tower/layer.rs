@@ -146,7 +146,7 @@ impl<K> RateLimitLayer<K> {
         self
     }
 
-    /// Lets CORS preflights through unjudged: requests with the method `OPTIONS` and the headers
+    /// Lets CORS preflights through unevaluated: requests with the method `OPTIONS` and the headers
     /// `Origin` and `Access-Control-Request-Method`.
     ///
     /// For a service that answers preflights itself, or has its CORS layer inside of this one.

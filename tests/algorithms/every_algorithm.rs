@@ -113,7 +113,7 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
     }
 }
 
-/// Also when the last of them are taken at once, which a script judges as one sum, and when a take or a
+/// Also when the last of them are taken at once, which a script decides as one sum, and when a take or a
 /// denial is of several.
 async fn the_taker_of_the_last_permit_is_told_exactly_when_to_return(bench: &Bench) {
     let (permits, window) = (12, 12 * MINUTE);

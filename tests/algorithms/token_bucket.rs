@@ -37,7 +37,7 @@ async fn takes_what_a_request_costs_and_not_one(bench: &Bench) {
     assert_eq!(bench.ask(limit, 6).await.remaining(), 0);
 }
 
-/// Judged by the count from before the refill, the first request after a pause would be denied.
+/// Decided by the count from before the refill, the first request after a pause would be denied.
 async fn judges_by_the_tokens_that_have_come_in_by_now(bench: &Bench) {
     let limit = Limit::token_bucket(5, per_second(5));
     bench.drain(limit, 1).await;

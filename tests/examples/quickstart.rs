@@ -44,7 +44,7 @@ impl Running {
     /// As [`login`](Self::login), until the store has answered in time: on a busy machine a request
     /// may exceed the deadline.
     async fn judged_login(&self, user: &str) -> Response {
-        let judged = async {
+        let decided = async {
             loop {
                 let response = self.login(user).await;
                 if response.headers().contains_key("ratelimit") {
@@ -52,8 +52,8 @@ impl Running {
                 }
             }
         };
-        let judged = tokio::time::timeout(GENEROUS, judged).await;
-        judged.expect("the store never answers in time")
+        let decided = tokio::time::timeout(GENEROUS, decided).await;
+        decided.expect("the store never answers in time")
     }
 }
 

@@ -13,7 +13,7 @@ use support::redis::Server;
 
 async fn a_call_that_cannot_be_answered_in_time_is_denied_at_once(store: impl Store) {
     let one_an_hour = Policy::new("api", Limit::gcra(1, HOUR)).max_wait(HOUR);
-    let limiter = Limiter::new(store, [one_an_hour]).expect("a sound policy");
+    let limiter = Limiter::new(store, [one_an_hour]).expect("a valid policy");
     let service = Counted::default();
     let layer = RateLimitLayer::new(limiter);
     let mut client = client(serve(layer, service.clone()).await).await;

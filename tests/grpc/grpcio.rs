@@ -126,7 +126,7 @@ async fn a_retrying_client_comes_back_after_the_pushback_and_not_before() {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let policies = [Policy::new("api", Limit::gcra(1, SECOND))];
-    let limiter = Limiter::new(store, policies).expect("a sound policy");
+    let limiter = Limiter::new(store, policies).expect("a valid policy");
     let attempts = Attempts::default();
     let on_attempt = {
         let attempts = attempts.clone();

@@ -127,7 +127,7 @@ async fn a_client_on_the_deny_list_is_denied_permission() {
         TestStore::new(Trip::Short),
         Rules::new([policy]).deny(AccessList::new().keys(["mallory"])),
     )
-    .expect("a sound policy");
+    .expect("a valid policy");
     let refused = refused(RateLimitLayer::new(limiter)).await;
     assert_eq!(refused.code(), Code::PermissionDenied);
     assert_eq!(refused.details(), b"");
@@ -150,7 +150,7 @@ async fn calls_with_unreadable_addresses_are_invalid_arguments() {
         TestStore::new(Trip::Short),
         Rules::new([]).deny(denied.expect("a range")),
     )
-    .expect("a sound list");
+    .expect("a valid list");
     let refused = refused(RateLimitLayer::new(limiter)).await;
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert_eq!(refused.details(), b"");

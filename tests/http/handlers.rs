@@ -113,7 +113,7 @@ async fn the_innermost_of_nested_layers_tells_of_it_once() {
 async fn a_handler_without_an_answer_from_the_store_tells_of_no_quota() {
     let login = Policy::new("login", Limit::gcra(1, MINUTE)).on(NoRequest);
     let login = login.on_store_failure(FailureMode::Deny);
-    let limiter = Limiter::new(TestStore::new(Trip::Fails), [login]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(Trip::Fails), [login]).expect("a valid policy");
     let url = serve(by_denial(limiter).layer(around(ALL))).await;
     let failed = fetch(&url).await;
     assert_eq!(failed.status(), 503);

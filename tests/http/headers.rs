@@ -107,7 +107,7 @@ async fn headers_of_one_value_show_the_fewest_permits() {
 async fn headers_do_not_include_what_their_response_gives_back() {
     let login = Policy::new("login", Limit::sliding_log(1, 15 * MINUTE))
         .count_if(|response| response.status == 401);
-    let limiter = Limiter::new(TestStore::new(Trip::None), [login]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(Trip::None), [login]).expect("a valid policy");
     let url = serve(hello().layer(RateLimitLayer::new(limiter).headers(ALL))).await;
     for _ in 0..3 {
         let response = fetch(&url).await;
@@ -348,7 +348,7 @@ async fn only_preflights_are_skipped() {
         .get(&url)
         .header("origin", "x")
         .header("access-control-request-method", "x");
-    let judged = get.send().await.expect("a response");
-    assert_eq!(values(judged.headers(), "ratelimit"), Some([4, 0, 60]));
+    let decided = get.send().await.expect("a response");
+    assert_eq!(values(decided.headers(), "ratelimit"), Some([4, 0, 60]));
     assert_eq!(options(&[]).await.status(), 429);
 }

@@ -292,7 +292,7 @@ async fn an_id_by_itself_is_not_that_user() {
 }
 
 fn limiter_of(policy: Policy) -> Limiter {
-    Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy")
+    Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy")
 }
 
 /// The status of a request that was authenticated as this user.

@@ -131,7 +131,7 @@ async fn each_tenant_has_one_quota_for_both_versions_of_http() {
         policy.on_missing_key(OnMissingKey::Reject)
     };
     for policy in [tenant().by(Host), tenant().by(by_closure)] {
-        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
         let url = serve(hello().layer(RateLimitLayer::new(limiter))).await;
         let url: reqwest::Url = url.parse().expect("a URL");
         for tenant in ["acme.example.com", "zenith.example.com"] {
@@ -269,7 +269,7 @@ async fn every_policy_that_applied_is_in_the_headers() {
 #[tokio::test]
 async fn a_request_that_no_policy_is_about_gets_no_quota_headers() {
     let policy = Policy::new("api", Limit::gcra(1, MINUTE)).on(NoRequest);
-    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
     let url = serve(hello().layer(RateLimitLayer::new(limiter))).await;
     for _ in 0..2 {
         let response = fetch(&url).await;
@@ -283,7 +283,7 @@ async fn a_request_that_no_policy_is_about_gets_no_quota_headers() {
 async fn nested_layers_each_tell_theirs() {
     let named = |name: &str| {
         let policy = Policy::new(name, Limit::gcra(10, MINUTE));
-        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
         RateLimitLayer::new(limiter)
     };
     let url = serve(hello().layer(named("inner")).layer(named("outer"))).await;
@@ -446,7 +446,7 @@ async fn a_denied_head_request_has_no_body_but_its_length() {
 #[tokio::test]
 async fn web_sockets_over_http2_are_not_a_way_around_a_route_for_get() {
     let policy = Policy::new("ws", Limit::gcra(2, MINUTE)).on(Route::get("/ws"));
-    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
     let app = Router::new().route("/ws", any(async || StatusCode::OK));
     let url = serve(app.layer(RateLimitLayer::new(limiter))).await + "ws";
 

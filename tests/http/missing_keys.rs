@@ -18,7 +18,7 @@ async fn answers<const N: usize>(
     requests: [&[&str]; N],
 ) -> [(StatusCode, HeaderMap, String); N] {
     let policy = policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(Header::new("x-user")));
-    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
     let mut service = RateLimitLayer::new(limiter)
         .wrap_body()
         .layer(service_fn(hello));
@@ -106,7 +106,7 @@ async fn a_policy_can_be_skipped_by_whoever_leaves_the_header_out() {
 async fn a_missing_peer_is_explained_with_the_first_request() {
     fn under(policy: Policy, key: impl KeyExtractor) -> RateLimitLayer<Wrapped> {
         let limiter = Limiter::new(TestStore::new(Trip::None), [policy.by(key)]);
-        RateLimitLayer::new(limiter.expect("a sound policy")).wrap_body()
+        RateLimitLayer::new(limiter.expect("a valid policy")).wrap_body()
     }
     for rule in [
         OnMissingKey::Shared,
@@ -114,7 +114,7 @@ async fn a_missing_peer_is_explained_with_the_first_request() {
         OnMissingKey::Skip,
     ] {
         let policy = || Policy::new("client", Limit::gcra(5, MINUTE)).on_missing_key(rule);
-        let behind_proxies = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).expect("a sound range");
+        let behind_proxies = ClientAddr::x_forwarded_for(["10.0.0.0/8"]).expect("a valid range");
         for layer in [under(policy(), PeerAddr), under(policy(), behind_proxies)] {
             let mut service = layer.layer(service_fn(hello));
             let request = Request::builder().header("x-forwarded-for", "203.0.113.9");
@@ -142,7 +142,7 @@ async fn around_authentication(
     policy: impl Fn(Policy) -> Policy,
 ) -> [(StatusCode, String); 4] {
     let policy = policy(Policy::new("user", Limit::gcra(1, MINUTE)).by(key));
-    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
     let mut service = RateLimitLayer::new(limiter)
         .wrap_body()
         .layer(service_fn(hello));
@@ -226,7 +226,7 @@ async fn a_user_who_is_not_logged_in_is_a_missing_key() {
         if let Some(rule) = rule {
             policy = policy.on_missing_key(rule);
         }
-        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+        let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
         let mut service = RateLimitLayer::new(limiter)
             .wrap_body()
             .layer(service_fn(hello));

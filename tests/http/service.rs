@@ -156,7 +156,7 @@ async fn a_request_that_cannot_be_judged_gives_the_place_it_held_back() {
     let policy = Policy::new("user", Limit::gcra(1, MINUTE))
         .by(|_: &RequestHead<'_>| None::<Key>)
         .on_missing_key(OnMissingKey::Reject);
-    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("a valid policy");
     let places = ConcurrencyLimitLayer::new(1).layer(Strict::default());
     let mut beside = places.clone();
     let mut service = RateLimitLayer::new(limiter).wrap_body().layer(places);
@@ -292,7 +292,7 @@ async fn under(policy: Policy) -> Response<()> {
 
 /// The same, when the store answers in this way.
 async fn over(trip: Trip, policy: Policy) -> Response<()> {
-    let limiter = Limiter::new(TestStore::new(trip), [policy]).expect("a sound policy");
+    let limiter = Limiter::new(TestStore::new(trip), [policy]).expect("a valid policy");
     let service = RateLimitLayer::new(limiter)
         .wrap_body()
         .layer(Strict::default());

@@ -90,8 +90,8 @@ async fn three_processes_hand_out_exactly_the_limit_together() {
         let keeps_a_debt = limit != Limit::fixed_window(20_000, 366 * DAY);
         // What was left of batches is there again for others. The exception is a limit that keeps a
         // debt, if others have taken something later: then it may stay away for ever.
-        let patience = if keeps_a_debt { 2 } else { 20 } * SECOND;
-        let give_up = tokio::time::Instant::now() + patience;
+        let wait = if keeps_a_debt { 2 } else { 20 } * SECOND;
+        let give_up = tokio::time::Instant::now() + wait;
         let somebody = process(&server, Policy::new("hot", limit)).await;
         let left = async || {
             let look = somebody.peek("hot", "everybody").await.unwrap();

@@ -42,7 +42,7 @@ pub struct Step {
 pub enum Act {
     Acquire {
         cost: u64,
-        patience: Wait,
+        wait: Wait,
         lease: Option<LeaseId>,
         is_final: bool,
     },
@@ -191,11 +191,11 @@ impl Act {
         match self {
             Self::Acquire {
                 cost,
-                patience,
+                wait,
                 lease,
                 is_final,
             } => {
-                let mut take = Acquire::new(cost).with_wait(patience);
+                let mut take = Acquire::new(cost).with_wait(wait);
                 take.lease = lease;
                 take.is_final = is_final;
                 Action::Acquire(take)

@@ -49,7 +49,7 @@ impl TestStore {
 
     /// A limiter over this store with one policy, `api`, for everybody.
     pub fn limiter(&self, limit: Limit) -> Limiter {
-        Limiter::new(self.clone(), [Policy::new("api", limit)]).expect("a sound policy")
+        Limiter::new(self.clone(), [Policy::new("api", limit)]).expect("a valid policy")
     }
 
     /// How many questions have been decided.

@@ -71,7 +71,7 @@ impl Debt {
         };
         let is_at_once = !self.queues
             && acquire.is_final
-            && acquire.patience == Wait::None
+            && acquire.wait == Wait::None
             && (1..=self.capacity).contains(&acquire.cost);
         is_at_once.then(|| {
             let cost = self.price(acquire.cost);
@@ -154,7 +154,7 @@ mod tests {
             others in 0..60_u64,
         ) {
             let period = std::time::Duration::from_millis(period_ms);
-            let debt = gcra::new(&Limit::gcra(permits, period).burst(capacity).sound().unwrap());
+            let debt = gcra::new(&Limit::gcra(permits, period).burst(capacity).valid().unwrap());
             let (now, action) = (Micros::new(now_us), Action::consume(cost));
             let state = State(FixedMicros { us, fraction });
             let Some(path) = debt.fast_path(&action) else {

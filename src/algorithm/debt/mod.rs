@@ -186,38 +186,38 @@ impl Debt {
 
     /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
     #[inline(always)]
-    fn judge(&self, debt: FixedMicros, acquire: &Acquire) -> (bool, Micros) {
+    fn decide(&self, debt: FixedMicros, acquire: &Acquire) -> (bool, Micros) {
         if acquire.cost == 0 {
             return (true, Micros::ZERO);
         }
         let over = self.over(debt, acquire.cost);
-        if acquire.patience == Wait::None && !self.queues {
+        if acquire.wait == Wait::None && !self.queues {
             let wait = over.ceil();
             return (wait.is_zero(), wait);
         }
-        self.judge_waiting(debt, over, acquire)
+        self.decide_waiting(debt, over, acquire)
     }
 
     // Out of line: most policies let nobody wait.
     #[inline(never)]
-    fn judge_waiting(
+    fn decide_waiting(
         &self,
         debt: FixedMicros,
         over: FixedMicros,
         acquire: &Acquire,
     ) -> (bool, Micros) {
-        let (held, delay) = match acquire.patience {
+        let (held, delay) = match acquire.wait {
             Wait::Burst(_) if self.queues => (FixedMicros::ZERO, debt),
             Wait::Burst(_) => (FixedMicros::ZERO, debt.saturating_sub(self.tolerance())),
             // What fits into the capacity may enter, and then waits for those before it.
             _ if self.queues => (over, debt),
             _ => (FixedMicros::ZERO, over),
         };
-        let longest = match acquire.patience {
+        let longest = match acquire.wait {
             Wait::None if self.queues => Micros::new(u64::MAX),
-            patience => patience.longest(),
+            wait => wait.longest(),
         };
-        let never = acquire.cost > self.capacity && !matches!(acquire.patience, Wait::Burst(_));
+        let never = acquire.cost > self.capacity && !matches!(acquire.wait, Wait::Burst(_));
         let (held, delay) = (held.ceil(), delay.ceil());
         let fits = !never && held.is_zero() && delay <= longest;
         let wait = if fits {
@@ -236,7 +236,7 @@ impl Arithmetic for Debt {
     #[inline]
     fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let debt = self.debt(state, now);
-        let (fits, wait) = self.judge(debt, acquire);
+        let (fits, wait) = self.decide(debt, acquire);
         Reading {
             fits,
             wait,
@@ -369,10 +369,9 @@ impl Arithmetic for Debt {
                 [paid_at.us.max(1), paid_at.fraction.into()]
             }
             Action::Acquire(Acquire {
-                patience: Wait::None,
-                ..
+                wait: Wait::None, ..
             }) if self.queues => [MOST_DEBT.us, 0],
-            action => [action.patience().longest().get(), 0],
+            action => [action.wait().longest().get(), 0],
         };
         [
             price.us,
@@ -391,7 +390,7 @@ impl Arithmetic for Debt {
         [mark[0].saturating_sub(at.get()), mark[1]]
     }
 
-    /// The debt says everything about a key, so any cost can be judged.
+    /// The debt says everything about a key, so any cost can be decided.
     #[inline]
     fn later(
         &self,
@@ -402,7 +401,7 @@ impl Arithmetic for Debt {
     ) -> Option<Reading> {
         let gone = FixedMicros::whole(elapsed.get());
         let debt = self.debt_read(reading, 0).saturating_sub(gone);
-        let (fits, wait) = self.judge(debt, acquire);
+        let (fits, wait) = self.decide(debt, acquire);
         Some(Reading {
             fits,
             wait,

@@ -38,7 +38,7 @@ impl ModelBucket {
 
     fn act(&mut self, action: &Action) -> Answer {
         let answer = match action {
-            Action::Acquire(take) if take.cost > 0 => self.take(take.cost, take.patience),
+            Action::Acquire(take) if take.cost > 0 => self.take(take.cost, take.wait),
             Action::Charge(permits) => {
                 self.owe(*permits);
                 Some(0)
@@ -60,9 +60,9 @@ impl ModelBucket {
     }
 
     /// How long it is held up, or `None` if it is denied.
-    fn take(&mut self, cost: u64, patience: Wait) -> Option<u64> {
+    fn take(&mut self, cost: u64, wait: Wait) -> Option<u64> {
         let price = i128::from(cost) * self.permit;
-        let (fits, delay) = match (patience, self.queues) {
+        let (fits, delay) = match (wait, self.queues) {
             // Those before it leave first, one after the other.
             (Wait::Burst(_), true) => (true, self.time_to(self.full)),
             (_, true) => (price <= self.level, self.time_to(self.full)),
@@ -70,7 +70,7 @@ impl ModelBucket {
             (Wait::Strict(_), false) => (price <= self.full, self.time_to(price)),
             (Wait::None, false) => (price <= self.level, 0),
         };
-        let is_patient = match patience {
+        let is_patient = match wait {
             Wait::None => true,
             Wait::Strict(longest) | Wait::Burst(longest) => delay <= longest.get(),
         };
@@ -104,7 +104,7 @@ fn buckets() -> impl Strategy<Value = Numbers> {
     (numbers(BUCKETS), few)
         .prop_map(|(numbers, permits)| Numbers { permits, ..numbers })
         .prop_filter("centuries to fill", |numbers| {
-            numbers.limit().sound().is_ok()
+            numbers.limit().valid().is_ok()
         })
 }
 
@@ -145,8 +145,8 @@ proptest! {
             let _ = subject.ask(cost);
         }
         let before = subject.clone();
-        let patience = Wait::Strict(Micros::from(DAY));
-        let decision = subject.act(Action::Acquire(take(cost, patience)));
+        let wait = Wait::Strict(Micros::from(DAY));
+        let decision = subject.act(Action::Acquire(take(cost, wait)));
         let (now, delay) = (subject.now, us(decision.delay()));
         prop_assert!(before.would(now + delay, cost));
         prop_assert!(delay == 0 || !before.would(now + delay - 1, cost));
@@ -204,7 +204,7 @@ fn a_denial_by_a_full_queue_tells_how_long_the_queue_is() {
     let _ = subject.ask(2);
     let patient = Action::Acquire(Acquire {
         cost: 1,
-        patience: Wait::Strict(Micros::from(MINUTE)),
+        wait: Wait::Strict(Micros::from(MINUTE)),
         lease: None,
         is_final: false,
     });

@@ -74,7 +74,7 @@ proptest! {
         permits in 1_u64..9,
     ) {
         let numbers = Numbers { permits, ..numbers };
-        prop_assume!(numbers.limit().sound().is_ok());
+        prop_assume!(numbers.limit().valid().is_ok());
         let (period, most) = (us(numbers.period), u128::from(permits));
         let at_once = match numbers.kind {
             4 | 5 => 2 * most,

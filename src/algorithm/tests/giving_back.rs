@@ -172,8 +172,8 @@ proptest! {
     ) {
         let mut subject = used(&numbers, history);
         let mut never_asked = subject.clone();
-        let patience = Wait::Burst(Micros::from(DAY));
-        let waits = Action::Acquire(take(cost, patience));
+        let wait = Wait::Burst(Micros::from(DAY));
+        let waits = Action::Acquire(take(cost, wait));
         let first = subject.act(waits);
         prop_assume!(first.is_allowed());
         if since > 0 {
@@ -203,12 +203,12 @@ proptest! {
         since in 0_u64..9, late in pauses(),
     ) {
         let mut subject = used(&numbers, history);
-        let patience = Wait::Strict(Micros::from(DAY));
-        let first = subject.act(Action::Acquire(take(cost, patience)));
+        let wait = Wait::Strict(Micros::from(DAY));
+        let first = subject.act(Action::Acquire(take(cost, wait)));
         prop_assume!(first.is_allowed());
         let (permits, receipt) = (cost, first.receipt());
         if since > 0 {
-            let _ = subject.act(Action::Acquire(take(since, patience)));
+            let _ = subject.act(Action::Acquire(take(since, wait)));
         }
         subject.now += late;
         let mut full = Subject::of(numbers.limit());

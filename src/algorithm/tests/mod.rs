@@ -107,16 +107,16 @@ impl Subject {
         format!("{:?}", self.state)
     }
 
-    /// From now on another limit judges the key.
+    /// From now on another limit decides the key.
     fn change(&mut self, limit: Limit) {
         self.algorithm = Algorithm::try_from(&limit).unwrap();
     }
 }
 
-fn take(cost: u64, patience: Wait) -> Acquire {
+fn take(cost: u64, wait: Wait) -> Acquire {
     Acquire {
         cost,
-        patience,
+        wait,
         lease: None,
         is_final: false,
     }
@@ -184,9 +184,9 @@ fn numbers(kinds: Range<usize>) -> impl Strategy<Value = Numbers> {
                 period,
                 slices,
             };
-            let is_sound = numbers.limit().sound().is_ok();
+            let is_valid = numbers.limit().valid().is_ok();
             // A bucket that takes centuries to fill is no valid limit, nor is too high a rate.
-            let rate = if is_sound {
+            let rate = if is_valid {
                 rate
             } else {
                 permits.min(us(period).saturating_mul(1_000_000))
@@ -252,7 +252,7 @@ fn histories() -> impl Strategy<Value = Vec<(u64, u64)>> {
     prop::collection::vec((pauses(), costs()), 1..=MOST_ASKS)
 }
 
-fn patiences() -> impl Strategy<Value = Wait> {
+fn waits() -> impl Strategy<Value = Wait> {
     let longest = prop_oneof![0_u64..3_000_000, Just(us(DAY))].prop_map(Micros::new);
     prop_oneof![
         2 => Just(Wait::None),
@@ -265,9 +265,9 @@ fn patiences() -> impl Strategy<Value = Wait> {
 fn actions() -> impl Strategy<Value = Action> {
     let id = || (1_u64..6).prop_map(lease);
     prop_oneof![
-        8 => (costs(), patiences(), prop::option::of(id()), any::<bool>())
-            .prop_map(|(cost, patience, lease, is_final)| {
-                Action::Acquire(Acquire { lease, is_final, ..take(cost, patience) })
+        8 => (costs(), waits(), prop::option::of(id()), any::<bool>())
+            .prop_map(|(cost, wait, lease, is_final)| {
+                Action::Acquire(Acquire { lease, is_final, ..take(cost, wait) })
             }),
         2 => (0_u64..2_000).prop_map(Action::Charge),
         3 => (costs(), prop::option::of(Just(Micros::ZERO)))

@@ -251,12 +251,12 @@ fn nothing_panics_whatever_was_read() {
 fn do_everything(subject: &mut Subject, number: u64) {
     let forever = Micros::new(u64::MAX);
     let receipt = subject.ask(number).receipt();
-    for patience in [
+    for wait in [
         Wait::Strict(forever),
         Wait::Burst(forever),
         Wait::Burst(Micros::ZERO),
     ] {
-        let _ = subject.act(Action::Acquire(take(number, patience)));
+        let _ = subject.act(Action::Acquire(take(number, wait)));
     }
     for taken_at in [None, Some(Micros::ZERO), Some(receipt.at), Some(forever)] {
         let _ = subject.act(Action::Charge(number));
@@ -304,7 +304,7 @@ proptest! {
     ) {
         // What they find may have been taken under other numbers, and by a later clock.
         let before = Numbers { kind: numbers.kind, ..before };
-        prop_assume!(before.limit().sound().is_ok());
+        prop_assume!(before.limit().valid().is_ok());
         let mut subject = Subject::of(before.limit());
         for (pause, cost) in history {
             subject.now += pause;

@@ -63,7 +63,7 @@ pub struct Rejection {
     retry_after: Option<Duration>,
     retry_after_secs: Option<u64>,
     has_unasked_policies: bool,
-    /// Borrowed text is our own: [`Part::Plain`].
+    /// Borrowed text is our own: [`Segment::Plain`].
     explanation: Cow<'static, str>,
     /// Why a handler's permit was denied, of which only a layer around it can tell in headers.
     by_handler: Option<Denied>,
@@ -312,7 +312,7 @@ impl From<EarlyRejection> for Rejection {
 }
 
 /// A part of the sentence.
-enum Part<'a> {
+enum Segment<'a> {
     /// Our own words, which need no escaping.
     Plain(&'a str),
     /// A policy's name, which is shown in quotes.
@@ -323,28 +323,28 @@ enum Part<'a> {
 
 impl Rejection {
     /// Gives the sentence part by part. Not by `fmt`, whose cost shows in that of a denial.
-    fn sentence<E>(&self, mut say: impl FnMut(Part<'_>) -> Result<(), E>) -> Result<(), E> {
+    fn sentence<E>(&self, mut say: impl FnMut(Segment<'_>) -> Result<(), E>) -> Result<(), E> {
         let noun = if self.policies.len() == 1 {
             "policy "
         } else {
             "policies "
         };
         for (position, policy) in self.policies.iter().enumerate() {
-            say(Part::Plain(if position == 0 { noun } else { ", " }))?;
-            say(Part::Name(policy))?;
+            say(Segment::Plain(if position == 0 { noun } else { ", " }))?;
+            say(Segment::Name(policy))?;
         }
         if !self.policies.is_empty() {
-            say(Part::Plain(": "))?;
+            say(Segment::Plain(": "))?;
         }
         say(match &self.explanation {
-            Cow::Borrowed(words) => Part::Plain(words),
-            Cow::Owned(text) => Part::Text(text),
+            Cow::Borrowed(words) => Segment::Plain(words),
+            Cow::Owned(text) => Segment::Text(text),
         })?;
         match self.retry_after_secs {
             Some(secs) => {
-                say(Part::Plain(", retry after "))?;
-                say(Part::Plain(itoa::Buffer::new().format(secs)))?;
-                say(Part::Plain(" s"))
+                say(Segment::Plain(", retry after "))?;
+                say(Segment::Plain(itoa::Buffer::new().format(secs)))?;
+                say(Segment::Plain(" s"))
             }
             None => Ok(()),
         }
@@ -354,9 +354,9 @@ impl Rejection {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.sentence(|part| match part {
-            Part::Name(name) => fmt::Debug::fmt(name, f),
-            Part::Plain(text) => f.write_str(text),
-            Part::Text(text) => OneLine(text).fmt(f),
+            Segment::Name(name) => fmt::Debug::fmt(name, f),
+            Segment::Plain(text) => f.write_str(text),
+            Segment::Text(text) => OneLine(text).fmt(f),
         })
     }
 }

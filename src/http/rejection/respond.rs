@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
-use super::{Class, Part, Rejection};
+use super::{Class, Rejection, Segment};
 use crate::request::RequestHead;
 
 // Constants, so that their validity is not checked on each denial.
@@ -124,7 +124,7 @@ on_rejection_behind!(Arc Box);
 /// `retry-after-secs` is the number in the header `Retry-After`, unless a layer further out has
 /// [raised that](crate::QuotaHeaders#retry-after); like the header it is left out when waiting does
 /// not help. When the store gave no answer, the type is
-/// `...#temporary-reduced-capacity`. For a request that cannot be judged it is `about:blank`, and
+/// `...#temporary-reduced-capacity`. For a request that cannot be decided it is `about:blank`, and
 /// there is no `violated-policies`: the detail names the policy and what is wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProblemJson;
@@ -159,9 +159,9 @@ fn problem(rejection: &Rejection) -> String {
     json.push_str(beginning(class));
     let Ok(()) = rejection.sentence(|part| {
         match part {
-            Part::Plain(words) => json.push_str(words),
-            Part::Name(name) => push_quoted(&mut json, name),
-            Part::Text(text) => push_escaped(&mut json, text),
+            Segment::Plain(words) => json.push_str(words),
+            Segment::Name(name) => push_quoted(&mut json, name),
+            Segment::Text(text) => push_escaped(&mut json, text),
         }
         Ok::<_, Infallible>(())
     });

@@ -40,7 +40,7 @@ impl ValidLimit {
 
 impl Limit {
     /// Checks every field and every combination of a limit of one rate.
-    pub(crate) fn sound(&self) -> Result<ValidLimit, ConfigError> {
+    pub(crate) fn valid(&self) -> Result<ValidLimit, ConfigError> {
         self.refuse_options_of_others()?;
         self.refuse_rates_together()?;
         let Some(kind) = self.kind else {
@@ -60,7 +60,7 @@ impl Limit {
             ));
         }
         let period = self.lease.unwrap_or(rate.period);
-        let period = sound_time(kind.name_of_length(), period)?;
+        let period = validate_time(kind.name_of_length(), period)?;
         if kind.is_debt() && rate.permits > most_in(period) {
             let (permits, period) = (rate.permits, Words(rate.period));
             let given = format_args!("{permits} in {period}");
@@ -70,9 +70,9 @@ impl Limit {
             kind,
             permits: rate.permits,
             period,
-            capacity: self.sound_capacity()?,
+            capacity: self.validate_capacity()?,
             aligned: self.aligned,
-            slices: self.sound_slices()?,
+            slices: self.validate_slices()?,
             queues: !self.without_delay,
         })
     }
@@ -122,7 +122,7 @@ impl Limit {
         self.rates.iter().any(|rate| rate.burst.is_some())
     }
 
-    fn sound_capacity(&self) -> Result<u64, ConfigError> {
+    fn validate_capacity(&self) -> Result<u64, ConfigError> {
         let rate = self.rates.first();
         let (field, given) = match self.kind {
             Some(Kind::Gcra) => ("burst", rate.burst),
@@ -144,7 +144,7 @@ impl Limit {
         Ok(capacity)
     }
 
-    fn sound_slices(&self) -> Result<u32, ConfigError> {
+    fn validate_slices(&self) -> Result<u32, ConfigError> {
         match self.slices {
             None => Ok(DEFAULT_SLICES),
             Some(slices @ 1..=MOST_SLICES) => Ok(slices),
@@ -186,7 +186,7 @@ fn most_in(period: Micros) -> u64 {
 }
 
 /// A time for which all arithmetic is exact.
-pub(crate) fn sound_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
+pub(crate) fn validate_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
     if time < MIN_PERIOD || time > MAX_PERIOD || !time.subsec_nanos().is_multiple_of(1_000) {
         return Err(ConfigError::out_of_range(
             field,
@@ -213,7 +213,7 @@ mod tests {
     use crate::limit::{ANY_COST, Rate};
 
     fn refusal(limit: Limit) -> String {
-        limit.sound().unwrap_err().to_string()
+        limit.valid().unwrap_err().to_string()
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
             Limit::concurrency(MOST_PERMITS),
             Limit::sliding_log(1, Duration::from_millis(1)),
         ] {
-            assert!(limit.sound().is_ok(), "{limit:?}");
+            assert!(limit.valid().is_ok(), "{limit:?}");
         }
     }
 

@@ -43,7 +43,7 @@ impl<S: Store> LimiterBuilder<S> {
 
     /// The time that a decision may take before the failure modes decide; 50 ms unless said, 1 ms
     /// to 60 s. Over Redis it has to be longer than a round trip to the server and 10 ms more: for so
-    /// long a question about a key waits for one about the same key that is under way. In a cluster
+    /// long a question about a key waits for one about the same key that is in flight. In a cluster
     /// it takes that much for each subject of a request.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

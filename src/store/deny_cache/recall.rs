@@ -141,9 +141,11 @@ impl Denials {
         if bans.any(|ban| self.try_take_turn_for_guarded(ban, checks, &readings, at)) {
             return None;
         }
-        let is_untold =
+        let is_unknown_cost =
             |position: usize| readings[position].is_none() && never_fits(&checks[position]);
-        if deciding.clone().any(is_untold) && self.try_take_turn_beside(&checks[first_denied], at) {
+        if deciding.clone().any(is_unknown_cost)
+            && self.try_take_turn_beside(&checks[first_denied], at)
+        {
             return None;
         }
         self.table.hit();

@@ -22,11 +22,11 @@ pub(in crate::store) struct CacheTicket {
     denials: ShardedRef<Denials>,
     /// When the question was sent, on the clock of the denials. The store decides no earlier.
     sent: Micros,
-    keys: SmallVec<[NotedKey; 1]>,
+    keys: SmallVec<[TicketKey; 1]>,
 }
 
 /// The key of a check.
-struct NotedKey {
+struct TicketKey {
     key: u128,
     version: Version,
     /// Whether the check changes it.
@@ -41,7 +41,7 @@ impl CacheTicket {
             if is_changed {
                 denials.table.forget(key);
             }
-            NotedKey {
+            TicketKey {
                 key,
                 version: denials.table.version(key),
                 is_changed,
@@ -68,7 +68,7 @@ impl CacheTicket {
             };
             read = Some((denials, now));
             noted.sent = now;
-            for NotedKey { key, version, .. } in &mut noted.keys {
+            for TicketKey { key, version, .. } in &mut noted.keys {
                 *version = denials.table.version(*key);
             }
         }

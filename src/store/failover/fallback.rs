@@ -37,7 +37,7 @@ impl Fallback {
 
     fn by_modes(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
         #[cfg(feature = "memory")]
-        let local = self.local.judge(checks, why);
+        let local = self.local.decide(checks, why);
         #[cfg(feature = "memory")]
         let mut local = local.iter().copied();
         let decide = |check: &Check<'_>| match check.on_store_failure {

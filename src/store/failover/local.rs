@@ -1,4 +1,4 @@
-//! `Local`: judges with a share of each limit while the store fails.
+//! `Local`: decides with a share of each limit while the store fails.
 //!
 //! Local and stored counts never mix. Permits are given back where they were taken, which their
 //! receipt says. For a lease the place is not always known: after a late answer one lease stands in
@@ -27,21 +27,21 @@ impl Local {
         Self(Arc::new(store.into()))
     }
 
-    /// Whether anything was ever judged here.
+    /// Whether anything was ever decided here.
     #[inline]
     pub(super) fn is_used(&self) -> bool {
         self.0.get().is_some()
     }
 
     /// RateSet the checks that have a local share. Their decisions come in the same order.
-    pub(super) fn judge(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
+    pub(super) fn decide(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
         let is_decided_here = |check: &&Check<'_>| share(check).is_some();
         if !checks.iter().any(|check| is_decided_here(&check)) {
             return Decisions::default();
         }
         let is_refused = checks.iter().any(refuses);
         let here = checks.chunk_by(are_of_one_policy).flat_map(|policy| {
-            // A policy in shadow refuses nothing, but cannot judge beyond its share, either.
+            // A policy in shadow refuses nothing, but cannot decide beyond its share, either.
             let takes_nothing = is_refused || policy.iter().any(is_beyond_share);
             policy.iter().filter_map(move |check| {
                 let action = match check.action {
@@ -66,7 +66,7 @@ impl Local {
             Ok(decisions) => {
                 let pairs = checks.zip(decisions.iter());
                 pairs
-                    .map(|(check, decision)| judged(check, *decision, why))
+                    .map(|(check, decision)| decided(check, *decision, why))
                     .collect()
             }
             Err(_) => checks.map(|check| check.failed(why)).collect(),
@@ -76,7 +76,7 @@ impl Local {
     /// Does the local part of these actions. Returns the checks to ask the store instead, if any
     /// were done here: for those the store only looks.
     pub(super) fn do_here<'a>(&self, checks: &[Check<'a>]) -> Option<SmallVec<[Check<'a>; 4]>> {
-        // If nothing was ever judged here, there is nothing to give back.
+        // If nothing was ever decided here, there is nothing to give back.
         let store = self.0.get()?;
         let here = checks.iter().filter_map(|check| {
             let is_here = match check.action {
@@ -144,7 +144,7 @@ fn was_taken_here(check: &Check<'_>) -> bool {
     receipt.is_some_and(|receipt| receipt.taken_of == Origin::LocalShare)
 }
 
-fn judged(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decision {
+fn decided(check: &Check<'_>, decision: Decision, why: StoreErrorKind) -> Decision {
     if is_beyond_share(check) {
         return Decision {
             limit: decision.limit,

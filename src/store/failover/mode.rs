@@ -21,7 +21,7 @@ pub enum FailureMode {
     /// The request is refused with 503, or UNAVAILABLE over gRPC. For what must not be reached
     /// without a limit.
     Deny,
-    /// This process judges by itself, with a share of the limit, in a memory store of its own. For
+    /// This process decides by itself, with a share of the limit, in a memory store of its own. For
     /// what must stay reachable, but not without a limit. With a share of `1/n`, `n` processes
     /// together keep to the limit.
     ///
@@ -75,7 +75,7 @@ impl fmt::Display for FailureMode {
 
 impl FailureMode {
     /// The mode, if its share is valid.
-    pub(crate) fn sound(self) -> Result<Self, ConfigError> {
+    pub(crate) fn valid(self) -> Result<Self, ConfigError> {
         match self {
             Self::Allow | Self::Deny => Ok(self),
             #[cfg(feature = "memory")]

@@ -50,10 +50,10 @@ const QUESTIONS_A_ROUND: u32 = 64;
 /// policies in [shadow](crate::Mode::Shadow), make room for any other. If no key can be evicted, a
 /// *new* key gets no answer but [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its
 /// policy's [`FailureMode`](crate::FailureMode) decides. If that lets the request pass, the other
-/// policies still judge it; otherwise nothing is taken under any of them, and each decides by its
+/// policies still decide it; otherwise nothing is taken under any of them, and each decides by its
 /// own failure mode.
 ///
-/// Whether a key can be evicted is judged anew whenever it is asked about, charged or given back
+/// Whether a key can be evicted is decided anew whenever it is asked about, charged or given back
 /// to: by what is left then, and by the limit at that moment.
 ///
 /// # Memory

@@ -90,7 +90,7 @@ impl Slot {
     /// A key is kept while its subject is denied, or would be if it asked the same again, and while
     /// permits are held, which are counted nowhere else. A key that is asked in shadow is not kept.
     ///
-    /// Judged anew each time: permits may have been given back, and the limit may have changed.
+    /// Decided anew each time: permits may have been given back, and the limit may have changed.
     #[inline]
     pub(super) fn note(&mut self, check: &Check<'_>, decision: &Decision, now: Micros) -> bool {
         let before = self.kept_until;
@@ -242,7 +242,7 @@ pub(super) mod tests {
         let mut slot = slot(0);
         let patient = Action::Acquire(Acquire {
             cost: 3,
-            patience: Wait::Strict(Micros::from(5 * SECOND)),
+            wait: Wait::Strict(Micros::from(5 * SECOND)),
             lease: None,
             is_final: true,
         });

@@ -178,7 +178,7 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         return false;
     };
     acquire.cost > 0
-        && acquire.patience == Wait::None
+        && acquire.wait == Wait::None
         && !check.is_shadow
         && check.algorithm.can_be_late()
 }

@@ -59,52 +59,52 @@ impl Backend {
         subject: Subject,
     ) -> Result<Value, Failed> {
         match &self.servers {
-            Servers::One(lane) => lane.send(call).await,
+            Servers::One(connection) => connection.send(call).await,
             Servers::Cluster(cluster) => Box::pin(cluster.send(call, subject)).await,
         }
     }
 
     /// How questions are best sent. Each node of a cluster is treated as one that is near, and so is
-    /// any server where the time is a test's: it does not pass while a question is under way.
+    /// any server where the time is a test's: it does not pass while a question is in flight.
     pub(super) fn reach(&self) -> Reach {
         match &self.servers {
-            Servers::One(lane) if self.clock.is_none() => lane.round_trips().reach(),
+            Servers::One(connection) if self.clock.is_none() => connection.round_trips().reach(),
             Servers::One(_) | Servers::Cluster(_) => Reach::Near,
         }
     }
 
     /// Records that so much work is in flight.
     pub(super) fn begin(&self, work: Duration) {
-        if let Servers::One(lane) = &self.servers {
-            lane.round_trips().begin(work);
+        if let Servers::One(connection) = &self.servers {
+            connection.round_trips().begin(work);
         }
     }
 
     /// Records that it no longer is.
     pub(super) fn end(&self, work: Duration) {
-        if let Servers::One(lane) = &self.servers {
-            lane.round_trips().end(work);
+        if let Servers::One(connection) = &self.servers {
+            connection.round_trips().end(work);
         }
     }
 
     /// Records how long an answer took.
     pub(super) fn answered(&self, round_trip: Duration, now: Instant) {
-        if let Servers::One(lane) = &self.servers {
-            lane.round_trips().answered(round_trip, now);
+        if let Servers::One(connection) = &self.servers {
+            connection.round_trips().answered(round_trip, now);
         }
     }
 
     /// Prepares the connection for a question about this subject that will come soon.
     pub(super) fn warm_up(&self, subject: Subject) {
         match &self.servers {
-            Servers::One(lane) => lane.warm_up(),
+            Servers::One(connection) => connection.warm_up(),
             Servers::Cluster(cluster) => cluster.warm_up(subject),
         }
     }
 
     pub(super) async fn recovered(&self, within: Duration) {
         match self.servers.clone() {
-            Servers::One(lane) => lane.recovered(within).await,
+            Servers::One(connection) => connection.recovered(within).await,
             Servers::Cluster(cluster) => cluster.recovered(within).await,
         }
     }
@@ -112,8 +112,8 @@ impl Backend {
     /// Tries what decisions do, on keys of its own.
     pub(super) async fn try_out(&self) -> Result<(), StoreError> {
         match &self.servers {
-            Servers::One(lane) => {
-                let tried = lane
+            Servers::One(connection) => {
+                let tried = connection
                     .try_out(&SelfTest::of_server(&self.prefix), false)
                     .await;
                 let read = tried.map_err(StoreError::from);
@@ -128,7 +128,7 @@ impl Backend {
     /// its nodes itself.
     pub(super) fn naming(&self, error: StoreError) -> StoreError {
         match &self.servers {
-            Servers::One(lane) if !error.is_of_this_process() => lane.naming(error),
+            Servers::One(connection) if !error.is_of_this_process() => connection.naming(error),
             _ => error,
         }
     }

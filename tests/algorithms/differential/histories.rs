@@ -98,7 +98,7 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         Just(Micros::from(DAY)),
         Just(Micros::new(u64::MAX)),
     ];
-    let patience = prop_oneof![
+    let wait = prop_oneof![
         3 => Just(Wait::None),
         1 => longest.clone().prop_map(Wait::Strict),
         1 => longest.prop_map(Wait::Burst),
@@ -106,13 +106,13 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
     let id = (1_u64..8).prop_map(|id| LeaseId::from(NonZeroU64::new(id).unwrap()));
     let take = (
         cost.clone(),
-        patience,
+        wait,
         prop::option::weighted(0.8, id.clone()),
         any::<bool>(),
     )
-        .prop_map(|(cost, patience, lease, is_final)| Act::Acquire {
+        .prop_map(|(cost, wait, lease, is_final)| Act::Acquire {
             cost,
-            patience,
+            wait,
             lease,
             is_final,
         });

@@ -102,7 +102,7 @@ impl Before {
         until(|| "the first lease".to_owned(), || leases(server) == 0).await;
     }
 
-    /// Waits until nothing is under way any more.
+    /// Waits until nothing is in flight any more.
     pub(crate) async fn all_tasks_are_over(&self) {
         let before = self.tasks;
         let more = || format!("{} tasks, {before} before", tasks());

@@ -1,4 +1,4 @@
-//! Rules that are replaced while a request is in flight: it gives back under those it was judged
+//! Rules that are replaced while a request is in flight: it gives back under those it was decided
 //! by, is charged under those in force, and what others have used under the new ones stays used.
 
 use std::time::Duration;

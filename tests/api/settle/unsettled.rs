@@ -72,7 +72,7 @@ enum Fate {
     Lost,
 }
 
-/// A store that works while requests are judged.
+/// A store that works while requests are decided.
 #[derive(Clone)]
 struct Moody {
     inner: MemoryStore,
@@ -93,8 +93,8 @@ impl Moody {
 
 impl Store for Moody {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let judges = |check: &Check<'_>| matches!(check.action, Action::Acquire(_));
-        if checks.iter().all(judges) {
+        let decides = |check: &Check<'_>| matches!(check.action, Action::Acquire(_));
+        if checks.iter().all(decides) {
             return self.inner.ask(checks);
         }
         self.settling.fetch_add(1, Ordering::SeqCst);

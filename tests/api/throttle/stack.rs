@@ -39,7 +39,7 @@ async fn no_permit_is_taken_for_an_inner_service_that_is_not_ready() {
     let mood = Arc::new(Mutex::new(Poll::Pending));
     let mut service = layer(&store.limiter(Limit::gcra(1, SECOND))).layer(Moody(mood.clone()));
     assert!(poll!(service.ready()).is_pending());
-    assert_eq!(store.asked(), []);
+    assert!(store.asked().is_empty());
     *mood.lock().unwrap() = Poll::Ready(Ok(()));
     assert!(poll!(service.ready()).is_ready());
     assert_eq!(store.asked().len(), 1);
@@ -93,7 +93,7 @@ async fn a_waiter_keeps_an_inner_place_unless_an_outer_limit_is_full() {
     assert!(others_get_through(bounded, inner).await);
 }
 
-/// It judges by the first poll, and a store that takes a round trip has not answered by then.
+/// It decides by the first poll, and a store that takes a round trip has not answered by then.
 #[tokio::test]
 async fn load_shed_outside_sheds_all_over_redis_even_when_idle() {
     let server = Server::start();

@@ -11,7 +11,7 @@ use super::stage::{Event, How, Response, Stage};
 use super::{denial, promises};
 use support::bench::Bench;
 
-/// ResolvedKey answer is judged. It only looks, until it asks again when it was told to.
+/// ResolvedKey answer is decided. It only looks, until it asks again when it was told to.
 pub(crate) const ASKED: usize = 0;
 /// What each of the others does after the request.
 pub(crate) const TAKES_WHAT_REMAINS: usize = 1;
@@ -152,7 +152,7 @@ impl<'a> Asked<'a> {
         (0..stage.policies.len()).filter(is_shown).collect()
     }
 
-    /// Whether the request was judged by the policy's own limit, by which operations go.
+    /// Whether the request was decided by the policy's own limit, by which operations go.
     pub(crate) fn is_by_own_limit(&self, stage: &Stage<'_>, policy: usize) -> bool {
         !(self.step.is_premium && stage.policies[policy].has_tiers)
     }

@@ -452,7 +452,7 @@ async fn asking_anew_is_by_the_policy_in_force() {
         ("api", Limit::gcra(7, HOUR), 7),
         // Nobody can wait for it, but it decides.
         ("api", Limit::fixed_window(5, HOUR), 5),
-        // The policy that was asked for is gone: it is judged by that to the end.
+        // The policy that was asked for is gone: it is decided by that to the end.
         ("other", Limit::gcra(7, HOUR), 1),
     ] {
         let limiter = one_a_minute_after_two_failures();

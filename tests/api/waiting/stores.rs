@@ -33,8 +33,8 @@ fn wait(cost: u64, longest: impl Into<Micros>) -> Action {
     patient(cost, Wait::Strict(longest.into()))
 }
 
-fn patient(cost: u64, patience: Wait) -> Action {
-    Action::Acquire(Acquire::new(cost).with_wait(patience))
+fn patient(cost: u64, wait: Wait) -> Action {
+    Action::Acquire(Acquire::new(cost).with_wait(wait))
 }
 
 fn cancel(permits: u64, taken: &Decision) -> Action {
@@ -71,11 +71,11 @@ async fn an_impatient_caller_takes_nothing_and_is_told_how_long(bench: &Bench) {
     for limit in every_bucket() {
         let _ = bench.act(limit, borrow(8, FOR_EVER)).await;
         let before = bench.ask(limit, 0).await;
-        for patience in [Duration::ZERO, SECOND, 5 * SECOND - MICROSECOND] {
-            let denied = bench.act(limit, borrow(1, patience)).await;
+        for wait in [Duration::ZERO, SECOND, 5 * SECOND - MICROSECOND] {
+            let denied = bench.act(limit, borrow(1, wait)).await;
             assert_eq!(denied.outcome(), Outcome::Denied);
-            assert_eq!(denied.delay(), 5 * SECOND, "{limit:?}, {patience:?}");
-            assert_eq!(denied.retry_after(), Some(5 * SECOND - patience));
+            assert_eq!(denied.delay(), 5 * SECOND, "{limit:?}, {wait:?}");
+            assert_eq!(denied.retry_after(), Some(5 * SECOND - wait));
         }
         assert_eq!(bench.ask(limit, 0).await, before);
         let granted = bench.act(limit, borrow(1, 5 * SECOND)).await;

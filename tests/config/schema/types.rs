@@ -222,7 +222,7 @@ pub(super) struct Values {
     values: OneOrMore<String>,
 }
 
-/// This process judges by itself, with a share of the limit.
+/// This process decides by itself, with a share of the limit.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Local {

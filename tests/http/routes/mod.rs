@@ -4,7 +4,7 @@ use http::{Method, Request};
 use tower_throttle::{RequestHead, RequestMatcher, Route};
 
 #[cfg(feature = "axum")]
-mod judge;
+mod decide;
 #[cfg(feature = "axum")]
 mod nested_at_random;
 
@@ -201,14 +201,18 @@ mod behind_axums_router {
     use axum::routing::get;
     use tower::{Layer as _, ServiceExt as _};
 
-    use super::judge::{Judge, ask};
+    use super::decide::{Decide, ask};
     use super::*;
 
     /// Whether the route matches a request, where `Router::layer` puts the layer.
     async fn matches(route: Route, router: Router, target: &str) -> bool {
-        let judge = Judge::of([route]);
-        serve(router.layer(from_fn_with_state(judge.clone(), ask)), target).await;
-        judge.seen().matches[0]
+        let decide = Decide::of([route]);
+        serve(
+            router.layer(from_fn_with_state(decide.clone(), ask)),
+            target,
+        )
+        .await;
+        decide.seen().matches[0]
     }
 
     async fn serve(router: Router, target: &str) {
@@ -278,25 +282,25 @@ mod behind_axums_router {
         assert!(matches(before_a_parameter(), app(), "/users/{7").await);
     }
 
-    fn nested_router(judge: Judge) -> Router {
+    fn nested_router(decide: Decide) -> Router {
         let inner = app().fallback(async || "nothing else");
-        Router::new().nest("/api", inner.layer(from_fn_with_state(judge, ask)))
+        Router::new().nest("/api", inner.layer(from_fn_with_state(decide, ask)))
     }
 
-    fn nested_service(judge: Judge) -> Router {
+    fn nested_service(decide: Decide) -> Router {
         let inner = app().fallback(async || "nothing else");
-        Router::new().nest_service("/api", from_fn_with_state(judge, ask).layer(inner))
+        Router::new().nest_service("/api", from_fn_with_state(decide, ask).layer(inner))
     }
 
-    fn nested_twice(judge: Judge) -> Router {
-        Router::new().nest("/api", nested_service(judge))
+    fn nested_twice(decide: Decide) -> Router {
+        Router::new().nest("/api", nested_service(decide))
     }
 
     /// Whether the pattern matches where the path has lost its nested prefix.
-    async fn matches_inside(nested: fn(Judge) -> Router, pattern: &str, target: &str) -> bool {
-        let judge = Judge::of([Route::get(pattern)]);
-        serve(nested(judge.clone()), target).await;
-        let seen = judge.seen();
+    async fn matches_inside(nested: fn(Decide) -> Router, pattern: &str, target: &str) -> bool {
+        let decide = Decide::of([Route::get(pattern)]);
+        serve(nested(decide.clone()), target).await;
+        let seen = decide.seen();
         assert!(!seen.own_path.starts_with("/api"));
         seen.matches[0]
     }
@@ -333,7 +337,7 @@ mod behind_axums_router {
         }
         let found = matches_inside(nested_service, "/api/users/7", "/api//login").await;
         assert!(!found);
-        let in_service = |judge| Router::new().nest_service("/api", nested_service(judge));
+        let in_service = |decide| Router::new().nest_service("/api", nested_service(decide));
         for target in ["/api//api/login", "/api/api//login", "/api//api//login"] {
             assert!(
                 matches_inside(in_service, "/api/api/login", target).await,
@@ -344,9 +348,9 @@ mod behind_axums_router {
 
     #[tokio::test]
     async fn an_empty_parameter_within_a_nested_router_is_no_way_around() {
-        let login = |judge: Judge| {
+        let login = |decide: Decide| {
             let inner = Router::new().route("/{version}/login", get(async || "login"));
-            let inner = inner.layer(from_fn_with_state(judge, ask));
+            let inner = inner.layer(from_fn_with_state(decide, ask));
             Router::new().nest("/api/public", inner)
         };
         for (pattern, expected) in [
@@ -358,8 +362,8 @@ mod behind_axums_router {
             let found = matches_inside(login, pattern, "/api/public//login").await;
             assert_eq!(found, expected, "{pattern}");
         }
-        let of_version = |judge| {
-            let inner = app().layer(from_fn_with_state(judge, ask));
+        let of_version = |decide| {
+            let inner = app().layer(from_fn_with_state(decide, ask));
             Router::new().nest("/api", Router::new().nest("/{version}", inner))
         };
         for (target, pattern, expected) in [
@@ -374,9 +378,9 @@ mod behind_axums_router {
             let found = matches_inside(of_version, pattern, target).await;
             assert_eq!(found, expected, "{pattern} {target}");
         }
-        let of_users = |judge| {
+        let of_users = |decide| {
             let inner = Router::new().route("/", get(async || "all"));
-            let inner = inner.layer(from_fn_with_state(judge, ask));
+            let inner = inner.layer(from_fn_with_state(decide, ask));
             Router::new().nest("/api", Router::new().nest("/{version}/users", inner))
         };
         for pattern in ["/", "/api/{version}/users"] {
@@ -396,7 +400,7 @@ mod behind_axums_router {
             let found = matches_inside(nested_service, "/api/login", target).await;
             assert!(!found, "{target}");
         }
-        let in_service = |judge| Router::new().nest_service("/api", nested_service(judge));
+        let in_service = |decide| Router::new().nest_service("/api", nested_service(decide));
         for target in ["/api/api", "/api/api/", "/api//api"] {
             for pattern in ["/api/api", "/api/api/"] {
                 let found = matches_inside(in_service, pattern, target).await;
@@ -407,14 +411,14 @@ mod behind_axums_router {
 
     #[tokio::test]
     async fn an_empty_last_path_parameter_is_no_way_around() {
-        fn nested_at(path: &str, judge: Judge) -> Router {
+        fn nested_at(path: &str, decide: Decide) -> Router {
             let inner = Router::new().fallback(async || "of a tenant");
-            Router::new().nest_service(path, from_fn_with_state(judge, ask).layer(inner))
+            Router::new().nest_service(path, from_fn_with_state(decide, ask).layer(inner))
         }
-        let service: fn(Judge) -> Router = |judge| nested_at("/files/{tenant}", judge);
-        let fallback: fn(Judge) -> Router = |judge| {
+        let service: fn(Decide) -> Router = |decide| nested_at("/files/{tenant}", decide);
+        let fallback: fn(Decide) -> Router = |decide| {
             let inner = Router::new().fallback(async || "of a tenant");
-            let inner = inner.layer(from_fn_with_state(judge, ask));
+            let inner = inner.layer(from_fn_with_state(decide, ask));
             Router::new().nest("/files/{tenant}", inner)
         };
         for (nested, target) in [
@@ -431,17 +435,17 @@ mod behind_axums_router {
                 assert_eq!(found, expected, "{pattern} {target}");
             }
         }
-        let of_two = |judge| nested_at("/{tenant}/{user}", judge);
+        let of_two = |decide| nested_at("/{tenant}/{user}", decide);
         for target in ["/files//", "///", "////"] {
             let found = matches_inside(of_two, "/{tenant}/{user}", target).await;
             assert!(found, "{target}");
         }
-        let in_router = |judge| Router::new().nest("/{tenant}", nested_at("/{user}", judge));
+        let in_router = |decide| Router::new().nest("/{tenant}", nested_at("/{user}", decide));
         for (pattern, expected) in [("/{tenant}/{user}", true), ("/acme/alice", false)] {
             let found = matches_inside(in_router, pattern, "/acme//").await;
             assert_eq!(found, expected, "{pattern}");
         }
-        let at_the_beginning = |judge| nested_at("/{tenant}", judge);
+        let at_the_beginning = |decide| nested_at("/{tenant}", decide);
         for (pattern, expected) in [("/{tenant}", true), ("/acme", false)] {
             let found = matches_inside(at_the_beginning, pattern, "//").await;
             assert_eq!(found, expected, "{pattern}");

@@ -16,7 +16,7 @@ use proptest::sample::{Index, select};
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _};
 
-use super::judge::{Judge, ask};
+use super::decide::{Decide, ask};
 use super::*;
 
 /// A router with one route, or with a fallback alone, nested in others.
@@ -51,12 +51,12 @@ struct Place {
 type AnyService = BoxCloneSyncService<Request, Response, Infallible>;
 
 impl App {
-    fn router(&self, judge: &Judge) -> Router {
+    fn router(&self, decide: &Decide) -> Router {
         let mut router = match &self.served_by {
             ServedBy::Route(path) => Router::new().route(path, get(async || "served")),
             ServedBy::Fallback => Router::new().fallback(async || "served"),
         };
-        let layer = || from_fn_with_state(judge.clone(), ask);
+        let layer = || from_fn_with_state(decide.clone(), ask);
         for depth in (1..=self.nested.len()).rev() {
             let nested = &self.nested[depth - 1];
             if self.has_layer(depth, false) {
@@ -81,13 +81,13 @@ impl App {
         (self.layer.depth, self.layer.is_around) == (depth, is_around)
     }
 
-    /// Who has judged the target, if axum serves it.
-    fn serve(&self, patterns: &[String], target: &str) -> Option<Judge> {
-        let judge = Judge::of(patterns.iter().map(Route::get));
+    /// Who has decided the target, if axum serves it.
+    fn serve(&self, patterns: &[String], target: &str) -> Option<Decide> {
+        let decide = Decide::of(patterns.iter().map(Route::get));
         let request = Request::get(target).body(Body::empty()).unwrap();
-        let response = self.router(&judge).oneshot(request).now_or_never();
+        let response = self.router(&decide).oneshot(request).now_or_never();
         let is_served = response.unwrap().unwrap().status() == 200;
-        is_served.then_some(judge)
+        is_served.then_some(decide)
     }
 
     /// The texts of what serves: the whole, and what is left of it where the layer is.
@@ -211,8 +211,8 @@ proptest! {
         let served = app.texts(&target).and_then(|texts| {
             Some((app.serve(&texts, &target)?, texts))
         });
-        if let Some((judge, texts)) = served {
-            prop_assert_eq!(&judge.seen().matches, &[true, true], "{:?} {}", texts, target);
+        if let Some((decide, texts)) = served {
+            prop_assert_eq!(&decide.seen().matches, &[true, true], "{:?} {}", texts, target);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::tracing::{check, one_a_minute};
 use support::http_store::{TestStore, Trip};
 use support::log::Log;
 
-/// Does not work until it is mended.
+/// Does not work until it is fixed.
 #[derive(Clone)]
 struct Broken(Arc<AtomicBool>);
 

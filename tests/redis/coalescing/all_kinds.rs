@@ -14,7 +14,7 @@ use super::{Stage, assert_of_both_kinds};
 use support::cluster::Cluster;
 use support::drawn::drawn;
 
-/// Limits that admit this many at one instant; most are judged as plain takes.
+/// Limits that admit this many at one instant; most are decided as plain takes.
 fn limits() -> impl Strategy<Value = Vec<(u64, Limit)>> {
     let kind = prop_oneof![3 => Just(0), 1 => 1..9];
     let limits = prop::collection::vec((kind, 10_u64..150), STATES);

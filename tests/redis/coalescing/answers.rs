@@ -136,7 +136,7 @@ async fn at_one_instant_the_answers_are_those_of_some_order() {
         denied += takes.len() - allowed(takes.iter().map(|(_, decision)| decision));
     }
     assert_of_both_kinds(asked, denied);
-    // These were takes judged together.
+    // These were takes decided together.
     assert!(stage.scripts() - scripts < asked as u64 / 2);
 }
 

@@ -160,7 +160,7 @@ async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
     assert!(later.iter().all(|answer| answer[0].remaining() == 2));
 }
 
-/// What is not written is not taken, also with regard to those who are judged later.
+/// What is not written is not taken, also with regard to those who are decided later.
 #[tokio::test]
 async fn on_a_server_out_of_memory_takes_that_failed_deny_no_later_one() {
     let stage = Stage::start().await;

@@ -1,4 +1,4 @@
-//! Limits whose takes are judged by the composed script share trips, too.
+//! Limits whose takes are decided by the composed script share trips, too.
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
@@ -57,14 +57,14 @@ pub(super) fn action(limit: Limit, (kind, cost): (u8, u64)) -> Action {
         Algorithm::try_from(&limit).unwrap().name(),
         "gcra" | "token_bucket" | "leaky_bucket"
     );
-    let patience = match kind {
+    let wait = match kind {
         2 if can_wait => Wait::Strict(long),
         3 if can_wait => Wait::Burst(long),
         _ => Wait::None,
     };
     match kind {
         0 => Action::consume(cost),
-        _ => Action::Acquire(Acquire::new(cost).with_wait(patience)),
+        _ => Action::Acquire(Acquire::new(cost).with_wait(wait)),
     }
 }
 

@@ -131,7 +131,7 @@ async fn groups_of_thousands_of_policies_are_judged_under_load() {
         .map(|number| PolicyId::new(&number.to_string()).in_group("g"))
         .collect();
     let take = async || {
-        // Those in shadow are judged by themselves.
+        // Those in shadow are decided by themselves.
         let each = policies.iter().enumerate();
         let checks: Vec<_> = each
             .map(|(number, policy)| check(policy, "alice", limit, 1, number % 2 == 1))

@@ -183,7 +183,7 @@ pub(super) fn in_runs(
     })
 }
 
-/// At one instant those who come first are judged first, for all states that they share; and they
+/// At one instant those who come first are decided first, for all states that they share; and they
 /// share scripts. Each case has its own states, with these limits of this many permits at once.
 pub(super) async fn assert_in_order(
     stage: &Stage,

@@ -20,7 +20,7 @@ struct Asks {
     hourly: Limit,
     /// Whether it knows that rate.
     daily: bool,
-    /// Whether a policy for all clients judges the request, too.
+    /// Whether a policy for all clients decides the request, too.
     with_others: bool,
 }
 

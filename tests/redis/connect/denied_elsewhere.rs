@@ -17,11 +17,11 @@ const OTHER: &str = "b";
 /// An enforced check of this policy that takes this many permits.
 fn check<'a>(
     policy: &'a PolicyId,
-    judge: impl TryInto<Algorithm, Error: Debug>,
+    decide: impl TryInto<Algorithm, Error: Debug>,
     subject: &str,
     cost: u64,
 ) -> Check<'a> {
-    check_of(policy, subject, judge, Action::acquire(cost))
+    check_of(policy, subject, decide, Action::acquire(cost))
 }
 
 fn in_shadow(check: Check<'_>) -> Check<'_> {
@@ -210,11 +210,11 @@ async fn a_policy_that_holds_up_gives_nothing_back_under_waiters() {
     let one_of_it = check(&full, &Limit::gcra(1, DAY), other, 1);
     assert!(ask(&store, &[one_of_it]).await.all_allow());
     let patient = Wait::Strict(Micros::from(2 * DAY));
-    for (limit, patience) in [
+    for (limit, wait) in [
         (Limit::gcra(1, DAY), patient),
         (Limit::leaky_bucket(3, Rate::new(1, DAY)), Wait::None),
     ] {
-        let take = Acquire::new(1).with_wait(patience).consumed();
+        let take = Acquire::new(1).with_wait(wait).consumed();
         let late = check(&late, &limit, one, 1).with_action(Action::Acquire(take));
         let owed = async || ask(&store, &[looking(late)]).await[0].reset_after();
         cluster.masters[others_master].signal("STOP");

@@ -58,7 +58,7 @@ fn askings() -> impl Strategy<Value = Asking> {
 }
 
 /// For each of its checks: its id, its algorithm, and what it takes at this cost.
-fn judges(policy: &PolicyId, asking: &Asking, cost: u64) -> Vec<(PolicyId, Algorithm, u64)> {
+fn decides(policy: &PolicyId, asking: &Asking, cost: u64) -> Vec<(PolicyId, Algorithm, u64)> {
     let rates = asking.rates.iter().map(|(further, limit)| {
         let id = further.map_or(policy.clone(), |period| policy.with_extra_rate(period));
         (id, Algorithm::try_from(limit).unwrap(), cost)
@@ -132,13 +132,13 @@ async fn a_cluster_decides_as_a_single_store_and_leaves_as_much() {
             } else {
                 Action::acquire
             };
-            let judges = step.asked.iter().flat_map(|asked| {
+            let decides = step.asked.iter().flat_map(|asked| {
                 let policy = &policies[asked.policy];
-                let judges = judges(policy, &askings[asked.policy], step.cost);
-                judges.into_iter().map(move |judge| (asked, judge))
+                let decides = decides(policy, &askings[asked.policy], step.cost);
+                decides.into_iter().map(move |decide| (asked, decide))
             });
-            let judges: Vec<_> = judges.collect();
-            let checks: Vec<_> = judges
+            let decides: Vec<_> = decides.collect();
+            let checks: Vec<_> = decides
                 .iter()
                 .map(|(asked, (policy, algorithm, cost))| {
                     check_of(

@@ -73,12 +73,8 @@ pub(crate) fn lease(number: u64) -> LeaseId {
     LeaseId::from(NonZeroU64::new(number).unwrap())
 }
 
-pub(crate) fn take(cost: u64, patience: Wait, number: u64) -> Action {
-    Action::Acquire(
-        Acquire::new(cost)
-            .with_wait(patience)
-            .with_lease(lease(number)),
-    )
+pub(crate) fn take(cost: u64, wait: Wait, number: u64) -> Action {
+    Action::Acquire(Acquire::new(cost).with_wait(wait).with_lease(lease(number)))
 }
 
 /// Whatever it does: a charge beyond the limit, a reservation, a credit that shortens the debt.
@@ -167,8 +163,8 @@ async fn a_key_expires_no_earlier_than_what_it_holds() {
 async fn a_reservation_is_kept_until_it_is_paid() {
     let bench = Bench::redis().await;
     let limit = Limit::token_bucket(1, tower_throttle::per_second(1));
-    let patience = Wait::Burst(Micros::from(DAY));
-    let _ = bench.act(limit, take(3_600, patience, 1)).await;
+    let wait = Wait::Burst(Micros::from(DAY));
+    let _ = bench.act(limit, take(3_600, wait, 1)).await;
     assert!(expires_in(&bench, HOUR));
 }
 

@@ -146,7 +146,7 @@ async fn a_denied_request_writes_nothing() {
     }
 }
 
-/// Whichever script judges it, alone or together with others; also checks that would fit, beside
+/// Whichever script decides it, alone or together with others; also checks that would fit, beside
 /// one that does not.
 #[tokio::test]
 async fn a_denial_writes_nothing_to_any_key() {

@@ -171,7 +171,7 @@ async fn clients_that_go_away_do_not_keep_it_open() {
     .await;
 }
 
-/// A user who may only look cannot judge; it is noticed when the right is back.
+/// A user who may only look cannot decide; it is noticed when the right is back.
 #[tokio::test]
 async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
     let server = Server::start();

@@ -128,7 +128,7 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
         3 => (0_u64..=1).prop_map(|early_us| Time::ToRetry { early_us }),
     ];
     let longest = (0_u64..3_000_000).prop_map(Micros::new);
-    let patience = prop_oneof![
+    let wait = prop_oneof![
         4 => Just(Wait::None),
         1 => longest.clone().prop_map(Wait::Strict),
         1 => longest.prop_map(Wait::Burst),
@@ -136,11 +136,11 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
     let cost = prop_oneof![1 => Just(0_u64), 8 => Just(1), 4 => 2_u64..9];
     // Most are plain, and have scripts of their own.
     let is_plain = prop::bool::weighted(0.6);
-    let take = (cost.clone(), patience, is_plain).prop_map(|(cost, patience, is_final)| {
-        let patience = if is_final { Wait::None } else { patience };
+    let take = (cost.clone(), wait, is_plain).prop_map(|(cost, wait, is_final)| {
+        let wait = if is_final { Wait::None } else { wait };
         Act::Acquire {
             cost,
-            patience,
+            wait,
             lease: None,
             is_final,
         }

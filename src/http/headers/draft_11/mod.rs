@@ -26,19 +26,19 @@ pub(super) struct Lists {
 
 impl Lists {
     /// In the order of the policies. If there is no room for all, those closest to exhaustion, the
-    /// closest first. `None` if no policy applied or none was judged.
+    /// closest first. `None` if no policy applied or none was decided.
     pub(super) fn of<'a>(
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
     ) -> Option<Self> {
-        let judged = each.filter(|(_, decision)| decision.is_evaluated());
-        let mut first = judged.clone();
+        let decided = each.filter(|(_, decision)| decision.is_evaluated());
+        let mut first = decided.clone();
         if let (Some(only), None) = (first.next(), first.next()) {
             return Self::of_one(only);
         }
         // Most responses list a few policies, and need not clear more room.
-        Self::of_all::<SHORT>(judged.clone())
-            .or_else(|| Self::of_all::<LONGEST>(judged.clone()))
-            .unwrap_or_else(|| Self::of_tightest(judged))
+        Self::of_all::<SHORT>(decided.clone())
+            .or_else(|| Self::of_all::<LONGEST>(decided.clone()))
+            .unwrap_or_else(|| Self::of_tightest(decided))
     }
 
     /// There is always room for a single item.
@@ -54,16 +54,16 @@ impl Lists {
     /// The inner `Option` is what [`of`](Self::of) returns if there is room for all; `None` if
     /// there is not.
     fn of_all<'a, const ROOM: usize>(
-        mut judged: impl Iterator<Item = (&'a str, &'a Decision)>,
+        mut decided: impl Iterator<Item = (&'a str, &'a Decision)>,
     ) -> Option<Option<Self>> {
         let mut texts = Texts::<ROOM>::default();
-        judged
+        decided
             .all(|policy| texts.push(policy))
             .then(|| texts.lists())
     }
 
-    fn of_tightest<'a>(judged: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
-        let mut tightest: Vec<_> = judged.collect();
+    fn of_tightest<'a>(decided: impl Iterator<Item = (&'a str, &'a Decision)>) -> Option<Self> {
+        let mut tightest: Vec<_> = decided.collect();
         tightest.sort_by_key(|(_, decision)| decision.tightest_first());
         let mut texts = Texts::<LONGEST>::default();
         // Up to the first for which there is no room.

@@ -56,7 +56,7 @@ fn names_for_a_cors_layer_are_exactly_those_written() {
 
 #[test]
 fn the_headers_written_are_those_that_names_lists() {
-    let decision = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+    let decision = decided(Limit::gcra(5, SECOND), &[], 0, 1);
     for headers in [
         ALL,
         QuotaHeaders::NONE,
@@ -75,8 +75,8 @@ fn the_headers_written_are_those_that_names_lists() {
 
 #[test]
 fn each_family_is_written_always_or_on_denials() {
-    let allowed = judged(Limit::gcra(5, SECOND), &[], 0, 1);
-    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    let allowed = decided(Limit::gcra(5, SECOND), &[], 0, 1);
+    let denied = decided(Limit::gcra(5, SECOND), &[5], 0, 1);
     assert_eq!(told(ALL.on_denials(), allowed), [""; 0]);
     assert_eq!(told(ALL.on_denials(), denied), told(ALL, denied));
 
@@ -98,7 +98,7 @@ fn the_later_of_two_formats_of_one_header_holds() {
 fn lists_are_appended_to_those_of_a_layer_further_in() {
     let mut response = Response::new(());
     for name in ["inner", "outer"] {
-        let decision = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+        let decision = decided(Limit::gcra(5, SECOND), &[], 0, 1);
         fields_at(0, ALL, &[(name, decision)]).add_to(&mut response);
     }
     for (name, lines) in [

@@ -22,7 +22,7 @@ fn told(each: &[(String, Decision)]) -> Vec<String> {
 /// A hundred policies, each with less left than the one before it.
 fn hundred() -> Vec<(String, Decision)> {
     let one = |used| {
-        let decision = judged(Limit::gcra(100, MINUTE), &[used], 0, 0);
+        let decision = decided(Limit::gcra(100, MINUTE), &[used], 0, 0);
         (format!("policy {used}"), decision)
     };
     (0..100).map(one).collect()
@@ -40,7 +40,7 @@ fn the_tightest_of_many_policies_are_listed_first() {
 #[test]
 fn a_denial_is_listed_before_an_exhausted_policy() {
     let mut each = hundred();
-    let of_many = judged(Limit::gcra(1_000, MINUTE), &[999], 0, 2);
+    let of_many = decided(Limit::gcra(1_000, MINUTE), &[999], 0, 2);
     assert!(!of_many.is_allowed() && of_many.remaining() > 0);
     each.insert(0, ("denies".to_owned(), of_many));
     assert_eq!(told(&each)[..2], ["denies", "policy 99"]);
@@ -50,7 +50,7 @@ fn a_denial_is_listed_before_an_exhausted_policy() {
 fn fewer_permits_are_listed_before_a_smaller_share_of_more() {
     let mut each = hundred();
     each.truncate(95);
-    let of_few = judged(Limit::gcra(3, MINUTE), &[], 0, 1);
+    let of_few = decided(Limit::gcra(3, MINUTE), &[], 0, 1);
     each.insert(0, ("few".to_owned(), of_few));
     assert_eq!((of_few.remaining(), each[95].1.remaining()), (2, 6));
     assert_eq!(told(&each)[..2], ["few", "policy 94"]);
@@ -59,7 +59,7 @@ fn fewer_permits_are_listed_before_a_smaller_share_of_more() {
 /// Otherwise a client could take a policy that is listed for a tighter one than all that are not.
 #[test]
 fn none_is_listed_after_one_for_which_there_is_no_room() {
-    let one = |name: String, used| (name, judged(Limit::gcra(100, MINUTE), &[used], 0, 0));
+    let one = |name: String, used| (name, decided(Limit::gcra(100, MINUTE), &[used], 0, 0));
     let long = |used| one(format!("{used}{}", "x".repeat(120)), used);
     let mut each: Vec<_> = (90..100).map(long).collect();
     each.push(one("short".to_owned(), 0));
@@ -72,7 +72,7 @@ fn none_is_listed_after_one_for_which_there_is_no_room() {
 /// What remains of a burst has more digits than the limit.
 #[test]
 fn a_policy_that_only_one_field_has_room_for_is_in_neither() {
-    let burst = judged(Limit::gcra(1, SECOND).burst(2_000_000_000), &[], 0, 0);
+    let burst = decided(Limit::gcra(1, SECOND).burst(2_000_000_000), &[], 0, 0);
     for length in 1..64 {
         let each: Vec<_> = (10..100)
             .map(|number| (format!("{number}{}", "x".repeat(length)), burst))
@@ -95,7 +95,7 @@ fn six_policies_with_the_longest_names_and_numbers_fit() {
         let name = format!("{letter}{}", "\"".repeat(63));
         (
             name,
-            judged(
+            decided(
                 Limit::fixed_window(crate::limit::MOST_PERMITS, day),
                 &[],
                 0,

@@ -40,7 +40,7 @@ struct History {
 
 impl History {
     fn of(limit: Limit) -> Self {
-        let algorithm = Algorithm::try_from(&limit).expect("a sound limit");
+        let algorithm = Algorithm::try_from(&limit).expect("a valid limit");
         let state = algorithm.untouched();
         Self { algorithm, state }
     }
@@ -62,7 +62,7 @@ impl History {
 }
 
 /// The decision on `cost` permits some time after others were asked for.
-fn judged(limit: Limit, before: &[u64], after_us: u64, cost: u64) -> Decision {
+fn decided(limit: Limit, before: &[u64], after_us: u64, cost: u64) -> Decision {
     let mut history = History::of(limit);
     for &cost in before {
         let _ = history.ask(0, cost);
@@ -117,8 +117,8 @@ fn items(field: &HeaderValue, keys: [&str; 2]) -> Vec<(String, i64, i64)> {
 #[test]
 fn each_policy_is_an_item_of_both_fields() {
     let fields = lists(&[
-        ("client", judged(Limit::gcra(100, MINUTE), &[49], 0, 1)),
-        ("all", judged(Limit::fixed_window(9, SECOND), &[], 0, 1)),
+        ("client", decided(Limit::gcra(100, MINUTE), &[49], 0, 1)),
+        ("all", decided(Limit::fixed_window(9, SECOND), &[], 0, 1)),
     ]);
     assert_eq!(
         fields.policy,
@@ -132,11 +132,11 @@ fn each_policy_is_an_item_of_both_fields() {
 
 #[test]
 fn an_exhausted_steady_rate_announces_the_next_permit() {
-    let last = judged(Limit::gcra(6, MINUTE), &[5], 0, 1);
+    let last = decided(Limit::gcra(6, MINUTE), &[5], 0, 1);
     assert!(last.is_allowed());
     assert_eq!((last.remaining(), renewal_secs(&last)), (0, 10));
 
-    let denied = judged(Limit::gcra(6, MINUTE), &[6], 3_000_000, 1);
+    let denied = decided(Limit::gcra(6, MINUTE), &[6], 3_000_000, 1);
     assert_eq!((denied.remaining(), renewal_secs(&denied)), (0, 7));
     assert_eq!(retry_after_secs(&denied), Some(7));
 }
@@ -144,7 +144,7 @@ fn an_exhausted_steady_rate_announces_the_next_permit() {
 /// Instead of the day over which the permits left would have to last.
 #[test]
 fn a_denial_of_a_high_cost_tells_when_that_cost_fits() {
-    let denied = judged(Limit::gcra(1_000, DAY), &[1], 0, 1_000);
+    let denied = decided(Limit::gcra(1_000, DAY), &[1], 0, 1_000);
     assert_eq!(denied.remaining(), 999);
     assert_eq!(
         (renewal_secs(&denied), retry_after_secs(&denied)),
@@ -155,7 +155,7 @@ fn a_denial_of_a_high_cost_tells_when_that_cost_fits() {
 /// The cost fits later than that.
 #[test]
 fn a_denial_with_few_permits_left_spreads_them_over_no_more_than_the_limits_pace() {
-    let denied = judged(Limit::gcra(6, MINUTE), &[5], 0, 6);
+    let denied = decided(Limit::gcra(6, MINUTE), &[5], 0, 6);
     assert_eq!(denied.remaining(), 1);
     assert_eq!(
         (renewal_secs(&denied), retry_after_secs(&denied)),
@@ -166,10 +166,10 @@ fn a_denial_with_few_permits_left_spreads_them_over_no_more_than_the_limits_pace
 #[test]
 fn a_fixed_window_announces_its_end() {
     for cost in [1, 9] {
-        let decision = judged(Limit::fixed_window(10, MINUTE), &[1], 12_000_000, cost);
+        let decision = decided(Limit::fixed_window(10, MINUTE), &[1], 12_000_000, cost);
         assert_eq!(renewal_secs(&decision), 48);
     }
-    let denied = judged(Limit::fixed_window(10, MINUTE), &[10], 12_000_001, 1);
+    let denied = decided(Limit::fixed_window(10, MINUTE), &[10], 12_000_001, 1);
     assert_eq!(
         (renewal_secs(&denied), retry_after_secs(&denied)),
         (48, Some(48))
@@ -178,7 +178,7 @@ fn a_fixed_window_announces_its_end() {
 
 #[test]
 fn an_exhausted_log_announces_its_first_lapse_when_it_denies() {
-    let denied = judged(Limit::sliding_log(2, MINUTE), &[2], 20_000_000, 1);
+    let denied = decided(Limit::sliding_log(2, MINUTE), &[2], 20_000_000, 1);
     assert_eq!(
         (renewal_secs(&denied), retry_after_secs(&denied)),
         (40, Some(40))
@@ -224,21 +224,21 @@ fn a_denial_of_several_permits_tells_when_the_first_of_them_is_back() {
 
 #[test]
 fn a_cost_that_never_fits_and_an_allowed_request_have_no_retry_after() {
-    let never = judged(Limit::gcra(5, SECOND), &[], 0, 6);
-    let allowed = judged(Limit::gcra(5, SECOND), &[], 0, 5);
+    let never = decided(Limit::gcra(5, SECOND), &[], 0, 6);
+    let allowed = decided(Limit::gcra(5, SECOND), &[], 0, 5);
     assert_eq!(retry_after_secs(&never), None);
     assert_eq!(retry_after_secs(&allowed), None);
 }
 
 #[test]
 fn no_answer_from_the_store_means_no_field() {
-    let failed = unanswered(judged(Limit::gcra(5, SECOND), &[], 0, 1));
+    let failed = unanswered(decided(Limit::gcra(5, SECOND), &[], 0, 1));
     let all = QuotaHeaders::DRAFT_11.and(QuotaHeaders::DRAFT_6);
     assert_eq!(
         fields_at(0, all, &[("api", failed)]),
         QuotaFields::default()
     );
-    let beside = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+    let beside = decided(Limit::gcra(5, SECOND), &[], 0, 1);
     let fields = lists(&[("api", failed), ("other", beside)]);
     assert_eq!(items(&fields.quota, ["r", "t"]).len(), 1);
 }

@@ -42,7 +42,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 /// The key's history, and the decision on the cost asked for now.
-fn judge((limit, before, cost, ban): Asked, after_us: u64) -> (History, Decision) {
+fn decide((limit, before, cost, ban): Asked, after_us: u64) -> (History, Decision) {
     let mut history = History::of(limit);
     for cost in before {
         let _ = history.ask(0, cost);
@@ -74,7 +74,7 @@ proptest! {
         asked in asked(),
         after_us in 0..200_000_000_u64,
     ) {
-        let (mut history, decision) = judge(asked, after_us);
+        let (mut history, decision) = decide(asked, after_us);
         let fields = lists(&[("p", decision)]);
         let [(_, q, w)] = items(&fields.policy, ["q", "w"])[..] else { panic!() };
         let [(_, r, t)] = items(&fields.quota, ["r", "t"])[..] else { panic!() };
@@ -101,7 +101,7 @@ proptest! {
         each in prop::collection::vec(asked(), 1..=4),
         after_us in 0..200_000_000_u64,
     ) {
-        let decisions = each.into_iter().map(|asked| judge(asked, after_us).1);
+        let decisions = each.into_iter().map(|asked| decide(asked, after_us).1);
         let each: Vec<_> = NAMES.into_iter().zip(decisions).collect();
         let (headers, values) = all_headers(after_us, &each);
         let policies = items(&headers[POLICY], ["q", "w"]);
@@ -133,7 +133,7 @@ proptest! {
         after_us in 0..200_000_000_u64,
     ) {
         let whole = History::of(asked.0).ask(0, 0).remaining();
-        let (mut history, decision) = judge(asked, after_us);
+        let (mut history, decision) = decide(asked, after_us);
         let (_, values) = all_headers(after_us, &[("p", decision)]);
         let reset = Duration::from_secs(values.reset);
         prop_assert!(decision.retry_after().unwrap_or_default() <= reset);
@@ -146,7 +146,7 @@ proptest! {
         asked in asked(),
         after_us in 0..200_000_000_u64,
     ) {
-        let (_, decision) = judge(asked, after_us);
+        let (_, decision) = decide(asked, after_us);
         let (headers, values) = all_headers(after_us, &[("p", decision)]);
         let epoch = Values::read(&X_RATELIMIT, &headers).unwrap();
         prop_assert_eq!((epoch.limit, epoch.remaining), (values.limit, values.remaining));
@@ -158,7 +158,7 @@ proptest! {
 
     #[test]
     fn every_allowed_name_comes_back_from_its_structured_field(name in "[ -~]{1,64}") {
-        let fields = lists(&[(&name, judged(Limit::gcra(5, SECOND), &[], 0, 1))]);
+        let fields = lists(&[(&name, decided(Limit::gcra(5, SECOND), &[], 0, 1))]);
         prop_assert_eq!(&items(&fields.policy, ["q", "w"])[0].0, &name);
         prop_assert_eq!(&items(&fields.quota, ["r", "t"])[0].0, &name);
     }

@@ -20,16 +20,16 @@ fn shown(each: &[Decision]) -> Option<Values> {
 
 #[test]
 fn one_policy_is_shown_with_the_time_to_its_whole_quota() {
-    let gcra = judged(Limit::gcra(6, MINUTE), &[2], 0, 1);
+    let gcra = decided(Limit::gcra(6, MINUTE), &[2], 0, 1);
     assert_eq!(shown(&[gcra]), Some(values(6, 3, 30)));
-    let window = judged(Limit::fixed_window(10, MINUTE), &[1], 12_000_001, 1);
+    let window = decided(Limit::fixed_window(10, MINUTE), &[1], 12_000_001, 1);
     assert_eq!(shown(&[window]), Some(values(10, 8, 48)));
 }
 
 #[test]
 fn the_fewest_permits_are_shown_and_not_the_least_share() {
-    let few = judged(Limit::gcra(10, MINUTE), &[1], 0, 1);
-    let many = judged(Limit::gcra(100, MINUTE), &[78], 0, 1);
+    let few = decided(Limit::gcra(10, MINUTE), &[1], 0, 1);
+    let many = decided(Limit::gcra(100, MINUTE), &[78], 0, 1);
     assert_eq!((few.remaining(), many.remaining()), (8, 21));
     for each in [[few, many], [many, few]] {
         assert_eq!(shown(&each), Some(values(10, 8, 12)));
@@ -38,8 +38,8 @@ fn the_fewest_permits_are_shown_and_not_the_least_share() {
 
 #[test]
 fn a_burst_below_the_limit_hides_no_policy_with_less_left() {
-    let burst = judged(Limit::gcra(100, MINUTE).burst(20), &[6], 0, 1);
-    let window = judged(Limit::fixed_window(10, MINUTE), &[6], 0, 1);
+    let burst = decided(Limit::gcra(100, MINUTE).burst(20), &[6], 0, 1);
+    let window = decided(Limit::fixed_window(10, MINUTE), &[6], 0, 1);
     assert_eq!((burst.remaining(), window.remaining()), (13, 3));
     for each in [[burst, window], [window, burst]] {
         assert_eq!(shown(&each), Some(values(10, 3, 60)));
@@ -49,8 +49,8 @@ fn a_burst_below_the_limit_hides_no_policy_with_less_left() {
 #[test]
 fn an_almost_empty_bucket_is_not_hidden_by_a_window_of_many() {
     let bucket = Limit::token_bucket(500, Rate::new(10, MINUTE));
-    let bucket = judged(bucket, &[489], 0, 1);
-    let window = judged(Limit::fixed_window(1_000, MINUTE), &[489], 0, 1);
+    let bucket = decided(bucket, &[489], 0, 1);
+    let window = decided(Limit::fixed_window(1_000, MINUTE), &[489], 0, 1);
     assert_eq!((bucket.remaining(), window.remaining()), (10, 510));
     for each in [[bucket, window], [window, bucket]] {
         assert_eq!(shown(&each), Some(values(10, 10, 49 * 60)));
@@ -59,8 +59,8 @@ fn an_almost_empty_bucket_is_not_hidden_by_a_window_of_many() {
 
 #[test]
 fn a_burst_that_is_shown_as_the_limit_hides_no_policy_with_less_left() {
-    let burst = judged(Limit::gcra(10, SECOND).burst(100), &[], 0, 1);
-    let window = judged(Limit::fixed_window(1_000, MINUTE), &[988], 0, 1);
+    let burst = decided(Limit::gcra(10, SECOND).burst(100), &[], 0, 1);
+    let window = decided(Limit::fixed_window(1_000, MINUTE), &[988], 0, 1);
     assert_eq!((burst.remaining(), window.remaining()), (99, 11));
     for each in [[burst, window], [window, burst]] {
         assert_eq!(shown(&each), Some(values(1_000, 11, 60)));
@@ -69,8 +69,8 @@ fn a_burst_that_is_shown_as_the_limit_hides_no_policy_with_less_left() {
 
 #[test]
 fn among_equal_numbers_the_latest_reset_is_shown() {
-    let minute = judged(Limit::gcra(10, MINUTE), &[], 0, 9);
-    let hour = judged(Limit::gcra(2, HOUR), &[], 0, 1);
+    let minute = decided(Limit::gcra(10, MINUTE), &[], 0, 9);
+    let hour = decided(Limit::gcra(2, HOUR), &[], 0, 1);
     for each in [[minute, hour], [hour, minute]] {
         assert_eq!(shown(&each), Some(values(2, 1, 1_800)));
     }
@@ -78,8 +78,8 @@ fn among_equal_numbers_the_latest_reset_is_shown() {
 
 #[test]
 fn a_denial_is_shown_before_a_policy_nearer_to_exhaustion() {
-    let exhausted = judged(Limit::gcra(5, SECOND), &[4], 0, 1);
-    let denied = judged(Limit::gcra(60, MINUTE), &[30], 0, 40);
+    let exhausted = decided(Limit::gcra(5, SECOND), &[4], 0, 1);
+    let denied = decided(Limit::gcra(60, MINUTE), &[30], 0, 40);
     assert!(exhausted.is_allowed() && !denied.is_allowed());
     for each in [[exhausted, denied], [denied, exhausted]] {
         assert_eq!(shown(&each), Some(values(60, 30, 30)));
@@ -88,43 +88,43 @@ fn a_denial_is_shown_before_a_policy_nearer_to_exhaustion() {
 
 #[test]
 fn the_longest_wait_of_several_denials_is_shown() {
-    let short = judged(Limit::fixed_window(9, SECOND), &[9], 0, 1);
-    let long = judged(Limit::gcra(60, MINUTE), &[30], 0, 40);
+    let short = decided(Limit::fixed_window(9, SECOND), &[9], 0, 1);
+    let long = decided(Limit::gcra(60, MINUTE), &[30], 0, 40);
     assert_eq!(shown(&[short, long]), Some(values(60, 30, 30)));
 
-    let never = judged(Limit::gcra(7, SECOND), &[], 0, 8);
+    let never = decided(Limit::gcra(7, SECOND), &[], 0, 8);
     assert_eq!(shown(&[short, never, long]), Some(values(7, 7, 0)));
 }
 
 #[test]
 fn a_ban_is_shown_with_its_end() {
-    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    let denied = decided(Limit::gcra(5, SECOND), &[5], 0, 1);
     let banned = banned(denied, 3_600_000_000);
     assert_eq!(shown(&[banned]), Some(values(5, 0, 3_600)));
 }
 
 #[test]
 fn a_burst_above_the_limit_is_shown_as_the_limit() {
-    let burst = judged(Limit::gcra(10, SECOND).burst(100), &[], 0, 1);
+    let burst = decided(Limit::gcra(10, SECOND).burst(100), &[], 0, 1);
     assert_eq!(burst.remaining(), 99);
     assert_eq!(shown(&[burst]), Some(values(10, 10, 1)));
 }
 
 #[test]
 fn a_policy_without_a_reset_or_an_answer_is_not_shown() {
-    let in_flight = judged(Limit::concurrency(1), &[1], 0, 1);
-    let failed = unanswered(judged(Limit::gcra(5, SECOND), &[4], 0, 1));
+    let in_flight = decided(Limit::concurrency(1), &[1], 0, 1);
+    let failed = unanswered(decided(Limit::gcra(5, SECOND), &[4], 0, 1));
     assert_eq!(shown(&[in_flight, failed]), None);
-    let let_in = judged(Limit::concurrency(1), &[], 0, 1);
-    let beside = judged(Limit::gcra(10, SECOND), &[], 0, 1);
+    let let_in = decided(Limit::concurrency(1), &[], 0, 1);
+    let beside = decided(Limit::gcra(10, SECOND), &[], 0, 1);
     assert_eq!(shown(&[let_in, beside]), Some(values(10, 9, 1)));
 }
 
 #[test]
 fn a_denial_shows_no_policy_that_does_not_deny() {
-    let beside = judged(Limit::gcra(10, SECOND), &[], 0, 1);
-    let in_flight = judged(Limit::concurrency(1), &[1], 0, 1);
-    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    let beside = decided(Limit::gcra(10, SECOND), &[], 0, 1);
+    let in_flight = decided(Limit::concurrency(1), &[1], 0, 1);
+    let denied = decided(Limit::gcra(5, SECOND), &[5], 0, 1);
     let mut failed = unanswered(beside);
     failed.outcome = Outcome::FailedClosed(StoreErrorKind::TimedOut);
     for cannot_be_shown in [in_flight, banned(in_flight, 5_000_000), failed] {
@@ -146,7 +146,7 @@ fn the_epoch_is_rounded_up_together_with_the_reset() {
         (999_999, 1_000_000, 2),
     ] {
         let window = std::time::Duration::from_micros(window_us);
-        let decision = judged(Limit::fixed_window(5, window), &[], 0, 1);
+        let decision = decided(Limit::fixed_window(5, window), &[], 0, 1);
         let epoch = QuotaHeaders::X_RATELIMIT_EPOCH;
         let fields = fields_at(now_us, epoch, &[("api", decision)]);
         assert_eq!(fields.x_ratelimit, Some(values(5, 4, start + reset)));
@@ -200,7 +200,7 @@ fn a_denial_further_in_keeps_its_reason() {
 
 #[test]
 fn headers_of_the_builder_stay_on_a_denial() {
-    let denied = judged(Limit::gcra(5, SECOND), &[5], 0, 1);
+    let denied = decided(Limit::gcra(5, SECOND), &[5], 0, 1);
     let rejection = Rejection::by([("api", &denied)].into_iter(), &denied);
     let mut response = Response::new(());
     response.extensions_mut().insert(rejection);
@@ -236,7 +236,7 @@ fn one_family_that_is_there_leaves_the_other_alone() {
     let mut response = Response::new(());
     let all = QuotaHeaders::DRAFT_6.and(QuotaHeaders::X_RATELIMIT_DELTA);
     values(10, 0, 1).put(&DRAFT_6, response.headers_mut(), false);
-    let decision = judged(Limit::gcra(5, SECOND), &[], 0, 1);
+    let decision = decided(Limit::gcra(5, SECOND), &[], 0, 1);
     fields_at(0, all, &[("api", decision)]).add_to(&mut response);
     let read = |names| Values::read(names, response.headers());
     assert_eq!(read(&DRAFT_6), Some(values(10, 0, 1)));

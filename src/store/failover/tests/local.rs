@@ -74,7 +74,7 @@ async fn each_algorithm_admits_its_share_and_the_decision_shows_it() {
     }
 }
 
-/// An outage noticed by a late answer is judged like one that the breaker knows of.
+/// An outage noticed by a late answer is decided like one that the breaker knows of.
 #[tokio::test(start_paused = true)]
 async fn the_share_is_one_whatever_the_reason() {
     let (store, failover, _) = failing();
@@ -313,7 +313,7 @@ async fn leases_are_renewed_and_ended_here_and_there() {
     let lease = LeaseId::new();
     let take = Action::Acquire(crate::algorithm::Acquire {
         cost: 1,
-        patience: crate::algorithm::Wait::None,
+        wait: crate::algorithm::Wait::None,
         lease: Some(lease),
         is_final: false,
     });

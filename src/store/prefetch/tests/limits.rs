@@ -66,7 +66,7 @@ fn fills_windows(algorithm: &Algorithm, handed_out: &[Permits]) -> Result<(), Te
 /// from batches.
 fn holds(
     limits: impl Strategy<Value = Limit>,
-    is_sound: impl Fn(&Algorithm, &mut [Permits]) -> Result<(), TestCaseError>,
+    is_valid: impl Fn(&Algorithm, &mut [Permits]) -> Result<(), TestCaseError>,
 ) {
     let (all, of_batches) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let mut runner = TestRunner::new(Config::with_cases(120));
@@ -82,7 +82,7 @@ fn holds(
         of_batches.fetch_add(of_batch.count(), Ordering::SeqCst);
         all.fetch_add(handed_out.len(), Ordering::SeqCst);
         let algorithm = Algorithm::try_from(&history.limit).unwrap();
-        is_sound(&algorithm, &mut handed_out)
+        is_valid(&algorithm, &mut handed_out)
     });
     held.unwrap();
     let (all, of_batches) = (all.into_inner(), of_batches.into_inner());

@@ -202,7 +202,7 @@ async fn a_question_that_a_batch_cannot_answer_is_asked_of_the_store() {
     };
     let waits = subject.check(Action::Acquire(Acquire {
         cost: 1,
-        patience: Wait::Burst(MINUTE.into()),
+        wait: Wait::Burst(MINUTE.into()),
         lease: None,
         is_final: false,
     }));

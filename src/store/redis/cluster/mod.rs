@@ -1,4 +1,4 @@
-//! A cluster: each question goes to the node with its subject's slot, over that node's own lane, so
+//! A cluster: each question goes to the node with its subject's slot, over that node's own connection, so
 //! that a node that hangs holds up no other questions.
 //!
 //! The client library has a connection to a whole cluster, too, which is not used for these reasons:
@@ -75,8 +75,8 @@ impl Cluster {
     ) -> Result<Value, Failed> {
         let slot = Slot::of_tag(&subject.digits());
         let refresh = RefreshUnlessAnswered(Some(self.0.clone()));
-        let ask = |lane: ReconnectingConnection, is_asking| async move {
-            lane.ask(question, is_asking).await
+        let ask = |connection: ReconnectingConnection, is_asking| async move {
+            connection.ask(question, is_asking).await
         };
         let answer = self.follow(Route::Master, slot, ask).await;
         match &answer {
@@ -94,8 +94,8 @@ impl Cluster {
         let slot = Slot::of_tag(&subject.digits());
         let slots = self.0.known_slots();
         let node = slots.as_ref().and_then(|slots| slots.master_of(slot));
-        if let Some(Ok(lane)) = node.map(|node| self.0.lane(node)) {
-            lane.warm_up();
+        if let Some(Ok(connection)) = node.map(|node| self.0.connection(node)) {
+            connection.warm_up();
         }
     }
 
@@ -155,7 +155,7 @@ impl Cluster {
         let asked = Instant::now();
         let mut wait = FIRST_WAIT;
         loop {
-            match ask(self.0.lane(node)?, is_asking).await {
+            match ask(self.0.connection(node)?, is_asking).await {
                 Err(Failed::Answer(error)) if error.code() == Some("TRYAGAIN") => {
                     if asked.elapsed() > RESPONSE_TIMEOUT {
                         return Err(Failed::Answer(error));
@@ -199,7 +199,7 @@ impl Cluster {
         };
         let mut masters = JoinSet::new();
         for master in slots?.masters() {
-            masters.spawn(self.0.lane(master)?.recovered(within));
+            masters.spawn(self.0.connection(master)?.recovered(within));
         }
         let mut has_any = false;
         while let Ok(Some(one)) = tokio::time::timeout_at(end, masters.join_next()).await {

@@ -110,7 +110,7 @@ impl Node {
 pub(super) struct SlotMap {
     ranges: Vec<Range>,
     /// Why no node tells the slots, if they are only taken to be all on one node.
-    untold: Option<StoreError>,
+    unassigned: Option<StoreError>,
 }
 
 struct Range {
@@ -130,13 +130,13 @@ impl SlotMap {
         ranges.sort_unstable_by_key(|range| range.first);
         Some(Self {
             ranges,
-            untold: None,
+            unassigned: None,
         })
     }
 
     /// All slots on one node, which answers or redirects: an endpoint in front of a cluster has the
     /// rules of one, but may not tell its nodes.
-    pub(super) fn untold(node: Node, why: StoreError) -> Self {
+    pub(super) fn unassigned(node: Node, why: StoreError) -> Self {
         let all = Range {
             first: 0,
             last: SLOTS - 1,
@@ -144,13 +144,13 @@ impl SlotMap {
         };
         Self {
             ranges: vec![all],
-            untold: Some(why),
+            unassigned: Some(why),
         }
     }
 
     /// Why no node tells the slots; `None` if one has told them.
-    pub(super) fn why_untold(&self) -> Option<&StoreError> {
-        self.untold.as_ref()
+    pub(super) fn why_unassigned(&self) -> Option<&StoreError> {
+        self.unassigned.as_ref()
     }
 
     /// Assigns slots without a node to the nodes that had them before. A node may learn earlier

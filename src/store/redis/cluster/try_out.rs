@@ -19,7 +19,7 @@ impl Cluster {
     /// starting, as long as others answer.
     pub(in crate::store::redis) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
         let slots = self.0.slots().await?;
-        if let (Some(why), [endpoint]) = (slots.why_untold(), &slots.masters()[..]) {
+        if let (Some(why), [endpoint]) = (slots.why_unassigned(), &slots.masters()[..]) {
             return self.try_on_endpoint(endpoint, why, prefix).await;
         }
         // All at once, so that a start does not wait for each master that hangs.
@@ -59,16 +59,18 @@ impl Cluster {
     async fn try_on_endpoint(
         &self,
         endpoint: &Node,
-        why_untold: &StoreError,
+        why_unassigned: &StoreError,
         prefix: &Prefix,
     ) -> Result<(), StoreError> {
-        let lane = self.0.lane(endpoint)?;
+        let connection = self.0.connection(endpoint)?;
         for number in 0..UNTOLD_SLOTS {
             let question = SelfTest::of_node(prefix, &number.to_string());
             // It redirects nobody.
-            match lane.try_out(&question, false).await {
+            match connection.try_out(&question, false).await {
                 Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(endpoint))?,
-                Err(Failed::Answer(error)) if is_moved(&error) => return Err(why_untold.clone()),
+                Err(Failed::Answer(error)) if is_moved(&error) => {
+                    return Err(why_unassigned.clone());
+                }
                 Err(failed) => return Err(StoreError::from(failed).of_server(endpoint)),
             }
         }
@@ -80,8 +82,9 @@ impl Cluster {
     async fn try_on(&self, master: Node, tag: &str, question: &SelfTest) -> Result<(), StoreError> {
         let slot = Slot::of_tag(tag.as_bytes());
         // Tries ASKING on all nodes.
-        let try_out =
-            |lane: ReconnectingConnection, _| async move { lane.try_out(question, true).await };
+        let try_out = |connection: ReconnectingConnection, _| async move {
+            connection.try_out(question, true).await
+        };
         let reply = self.follow(Route::To(master.clone()), slot, try_out).await;
         match reply {
             Ok(reply) => SelfTest::read(&reply).map_err(|error| error.of_server(master)),

@@ -90,7 +90,7 @@ pub(super) fn of_nameless(error: RedisError) -> StoreError {
 }
 
 /// The answer of a server that does not tell who has which slots of its cluster.
-pub(super) fn of_untold_slots(error: RedisError) -> StoreError {
+pub(super) fn of_unassigned_slots(error: RedisError) -> StoreError {
     let error = without_arguments(error);
     advice::given(kind(&error), advice::UNTOLD_SLOTS, error)
 }

@@ -8,7 +8,7 @@ use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
 use super::debts::{Acquire, DebtQuestion, Keys};
-use super::debts_reply::Part;
+use super::debts_reply::SlotPart;
 use super::key_names::KeyNames;
 use super::runs::ByKey;
 use super::{Path, Question};
@@ -53,7 +53,7 @@ pub(in crate::store::redis) struct DebtsBatch {
     /// the next one.
     places: Vec<u8>,
     /// For each question its part of the reply.
-    parts: Vec<Part>,
+    parts: Vec<SlotPart>,
     /// Whether it is a single question about one key.
     is_plain: bool,
 }
@@ -130,7 +130,7 @@ impl DebtsBatch {
             places: Vec::new(),
             parts: questions
                 .iter()
-                .map(|(_, debts)| Part::new(0, debts, 0))
+                .map(|(_, debts)| SlotPart::new(0, debts, 0))
                 .collect(),
             is_plain: false,
         };
@@ -166,7 +166,7 @@ impl DebtsBatch {
             names,
             rows: vec![Row::of(debts)],
             places: Vec::new(),
-            parts: vec![Part::new(0, debts, 0)],
+            parts: vec![SlotPart::new(0, debts, 0)],
             is_plain: true,
         }
     }
@@ -211,7 +211,7 @@ impl DebtsBatch {
         }
         for (&at, place) in positions.iter().zip(by_key.places()) {
             let first = firsts[place.key()] + place.run();
-            self.parts[at] = Part::new(first, questions[at].1, place.repeated);
+            self.parts[at] = SlotPart::new(first, questions[at].1, place.repeated);
         }
         answers
     }
@@ -242,7 +242,7 @@ impl DebtsBatch {
                     repeat = 2;
                     self.rows.push(Row::of_several(debts));
                 }
-                self.parts[at] = Part::new(answers - acquires, debts, repeat - 1);
+                self.parts[at] = SlotPart::new(answers - acquires, debts, repeat - 1);
                 if let Some(row) = self.rows.last_mut() {
                     row.repeat = repeat;
                 }
@@ -261,7 +261,7 @@ impl DebtsBatch {
                 Some(row) if row.may_be_shared_by(debts) => row.questions += 1,
                 _ => self.rows.push(Row::of_several(debts)),
             }
-            self.parts[at] = Part::new(answers, debts, 0);
+            self.parts[at] = SlotPart::new(answers, debts, 0);
             answers += acquires;
         }
         let first = self.names.len() + 1 - numbers.len();
@@ -289,7 +289,7 @@ impl DebtsBatch {
             true => (alone, 0),
             false => dated_answers(reply)?,
         };
-        let last = self.parts.iter().map(Part::end).max();
+        let last = self.parts.iter().map(SlotPart::end).max();
         if last != Some(answers.len()) {
             return Err(bad("another number of answers"));
         }

@@ -11,14 +11,14 @@ use crate::store::redis::reply::bad;
 
 /// Where the answers to a question are in the reply.
 #[derive(Clone, Copy)]
-pub(super) struct Part {
+pub(super) struct SlotPart {
     first: usize,
     keys: Keys,
     acquires: usize,
     repeated: u32,
 }
 
-impl Part {
+impl SlotPart {
     pub(super) fn new(first: usize, debts: &DebtQuestion, repeated: u32) -> Self {
         Self {
             first,

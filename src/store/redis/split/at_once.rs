@@ -3,7 +3,7 @@
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::part::{Answer, Part};
+use super::part::{Answer, SlotPart};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::batch::Batcher;
 use crate::store::spawn::poll_once;
@@ -14,7 +14,7 @@ use crate::store::spawn::poll_once;
 pub(super) struct AtOnce {
     batcher: Batcher,
     /// The parts without an answer so far.
-    parts: Vec<Option<Part>>,
+    parts: Vec<Option<SlotPart>>,
     in_flight_work: JoinSet<(usize, Answer)>,
 }
 
@@ -28,7 +28,7 @@ impl AtOnce {
     }
 
     /// Asks a part, immediately.
-    pub(super) fn ask<F>(&mut self, part: Part, ask: impl FnOnce(Part, Batcher) -> F)
+    pub(super) fn ask<F>(&mut self, part: SlotPart, ask: impl FnOnce(SlotPart, Batcher) -> F)
     where
         F: Future<Output = Answer> + Send + 'static,
     {
@@ -40,7 +40,11 @@ impl AtOnce {
     }
 
     /// Reports each answer as it comes, and finally the parts without an answer by then.
-    pub(super) async fn heard_until(mut self, end: Instant, mut tell: impl FnMut(Part, Answer)) {
+    pub(super) async fn heard_until(
+        mut self,
+        end: Instant,
+        mut tell: impl FnMut(SlotPart, Answer),
+    ) {
         let all = async {
             while let Some(one) = self.in_flight_work.join_next().await {
                 let Ok((position, answer)) = one else {

@@ -5,7 +5,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::part::Part;
+use super::part::SlotPart;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::store::deny_cache::ticket::Invalidation;
@@ -28,7 +28,7 @@ impl GivingBack {
     pub(super) fn new(
         batcher: &Batcher,
         invalidation: Option<Invalidation>,
-        part: &Part,
+        part: &SlotPart,
         answer: &Decisions,
     ) -> Self {
         Self {

@@ -22,14 +22,14 @@ mod part;
 use self::at_once::AtOnce;
 use self::giving_back::GivingBack;
 pub(super) use self::part::parts;
-use self::part::{Answer, Part};
+use self::part::{Answer, SlotPart};
 
 pub(super) async fn ask(
     batcher: Batcher,
     invalidation: Option<Invalidation>,
-    parts: Vec<Part>,
+    parts: Vec<SlotPart>,
 ) -> Answer {
-    if parts.iter().any(Part::may_deny) {
+    if parts.iter().any(SlotPart::may_deny) {
         take(batcher, invalidation, parts).await
     } else {
         do_each(&batcher, parts).await
@@ -37,14 +37,18 @@ pub(super) async fn ask(
 }
 
 /// Asks one part after the other, and then, concurrently, those that only count.
-async fn take(batcher: Batcher, invalidation: Option<Invalidation>, parts: Vec<Part>) -> Answer {
+async fn take(
+    batcher: Batcher,
+    invalidation: Option<Invalidation>,
+    parts: Vec<SlotPart>,
+) -> Answer {
     let begun = Instant::now();
     let mut taken = Taken {
         batcher: batcher.clone(),
         invalidation,
         answers: Answers::default(),
     };
-    let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(Part::is_shadow);
+    let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(SlotPart::is_shadow);
     // They are waited for about as long as an answer takes. A node that has to check its connection
     // first would be given up each time, if it is asked so seldom that its connection is always
     // idle.
@@ -64,7 +68,7 @@ async fn take(batcher: Batcher, invalidation: Option<Invalidation>, parts: Vec<P
             Ok(answer) if part.denies(&answer) => {
                 let others = ask_denied(&mut taken, enforced.chain(shadows));
                 let mut answers = vec![(part, answer)];
-                let heard = |part: Part, answer: Answer| {
+                let heard = |part: SlotPart, answer: Answer| {
                     // The denial stands, whatever they answer.
                     let answer = answer.unwrap_or_else(|_| part.not_told());
                     answers.push((part, answer));
@@ -79,7 +83,7 @@ async fn take(batcher: Batcher, invalidation: Option<Invalidation>, parts: Vec<P
     }
     if !taken.answers.have_failed() {
         let shadows = ask_at_once(&batcher, shadows);
-        let heard = |part: Part, answer: Answer| taken.answers.note_shadow(part, answer);
+        let heard = |part: SlotPart, answer: Answer| taken.answers.note_shadow(part, answer);
         shadows
             .heard_until(end_of_wait(&batcher, begun), heard)
             .await;
@@ -95,7 +99,7 @@ fn end_of_wait(batcher: &Batcher, begun: Instant) -> Instant {
 
 /// Gives back what was taken before a denial, and asks all others about a request that is denied:
 /// if they deny it, too, the longest wait counts, and so do their penalties.
-fn ask_denied(taken: &mut Taken, not_asked: impl Iterator<Item = Part>) -> AtOnce {
+fn ask_denied(taken: &mut Taken, not_asked: impl Iterator<Item = SlotPart>) -> AtOnce {
     let mut others = AtOnce::new(&taken.batcher);
     for (part, answer) in taken.keep().each {
         let given_back = taken.given_back(&part, &answer).begin();
@@ -114,7 +118,7 @@ fn ask_denied(taken: &mut Taken, not_asked: impl Iterator<Item = Part>) -> AtOnc
     others
 }
 
-fn ask_at_once(batcher: &Batcher, parts: Vec<Part>) -> AtOnce {
+fn ask_at_once(batcher: &Batcher, parts: Vec<SlotPart>) -> AtOnce {
     let mut at_once = AtOnce::new(batcher);
     for part in parts {
         at_once.ask(
@@ -126,9 +130,9 @@ fn ask_at_once(batcher: &Batcher, parts: Vec<Part>) -> AtOnce {
 }
 
 /// Carries out actions that take nothing, on all nodes concurrently.
-async fn do_each(batcher: &Batcher, parts: Vec<Part>) -> Answer {
+async fn do_each(batcher: &Batcher, parts: Vec<SlotPart>) -> Answer {
     let mut answers = Answers::default();
-    let heard = |part: Part, answer: Answer| answers.note(part, answer);
+    let heard = |part: SlotPart, answer: Answer| answers.note(part, answer);
     // The caller has a deadline.
     let end = Instant::now() + RESPONSE_TIMEOUT;
     ask_at_once(batcher, parts).heard_until(end, heard).await;
@@ -138,7 +142,7 @@ async fn do_each(batcher: &Batcher, parts: Vec<Part>) -> Answer {
 /// The answers so far.
 #[derive(Default)]
 struct Answers {
-    each: Vec<(Part, Decisions)>,
+    each: Vec<(SlotPart, Decisions)>,
     is_any_good: bool,
     /// Why a part failed, if any did: preferably one that may have counted, as the caller then
     /// releases leases.
@@ -146,7 +150,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn note(&mut self, part: Part, answer: Answer) {
+    fn note(&mut self, part: SlotPart, answer: Answer) {
         let answer = match answer {
             Ok(answer) => {
                 self.is_any_good = true;
@@ -170,7 +174,7 @@ impl Answers {
     }
 
     /// The same for a part whose failure concerns no other.
-    fn note_shadow(&mut self, part: Part, answer: Answer) {
+    fn note_shadow(&mut self, part: SlotPart, answer: Answer) {
         let answer = answer.unwrap_or_else(|error| part.failed(error.kind()));
         self.each.push((part, answer));
     }
@@ -201,7 +205,7 @@ impl Taken {
         std::mem::take(&mut self.answers)
     }
 
-    fn given_back(&self, part: &Part, answer: &Decisions) -> GivingBack {
+    fn given_back(&self, part: &SlotPart, answer: &Decisions) -> GivingBack {
         GivingBack::new(&self.batcher, self.invalidation.clone(), part, answer)
     }
 }
@@ -215,7 +219,7 @@ impl Drop for Taken {
 }
 
 /// The decisions in the order of the checks.
-fn in_order(answers: &[(Part, Decisions)]) -> Decisions {
+fn in_order(answers: &[(SlotPart, Decisions)]) -> Decisions {
     let mut all: SmallVec<[(usize, Decision); 4]> = SmallVec::new();
     for (part, answer) in answers {
         all.extend(part.positions.iter().copied().zip(answer.iter().copied()));

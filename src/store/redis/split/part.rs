@@ -1,4 +1,4 @@
-//! `Part`: the checks of a question about one subject, which one script can answer.
+//! `SlotPart`: the checks of a question about one subject, which one script can answer.
 
 use smallvec::SmallVec;
 
@@ -16,7 +16,7 @@ pub(super) type Answer = Result<Decisions, StoreError>;
 
 /// The checks of one subject, and their positions in the question.
 #[derive(Clone)]
-pub(in crate::store::redis) struct Part {
+pub(in crate::store::redis) struct SlotPart {
     subject: Subject,
     pub(super) positions: SmallVec<[usize; 2]>,
     checks: SmallVec<[OwnedCheck; 2]>,
@@ -25,12 +25,12 @@ pub(in crate::store::redis) struct Part {
 }
 
 /// The parts of a question, in the order of its checks.
-pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<SlotPart> {
+    let mut parts: Vec<SlotPart> = Vec::new();
     for (position, check) in checks.iter().enumerate() {
         let known = parts.iter().position(|part| part.subject == check.subject);
         let at = known.unwrap_or_else(|| {
-            parts.push(Part {
+            parts.push(SlotPart {
                 subject: check.subject,
                 positions: SmallVec::new(),
                 checks: SmallVec::new(),
@@ -57,7 +57,7 @@ fn with_receipt(check: &Check<'_>) -> OwnedCheck {
     }
 }
 
-impl Part {
+impl SlotPart {
     /// Whether it only counts, and so is carried out only if all others fit.
     pub(super) fn is_shadow(&self) -> bool {
         self.checks.iter().all(|check| check.is_shadow)
@@ -194,7 +194,7 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     // Others that have taken permits since hold them to be handed out later, or were told when
     // theirs come: giving back permits before those would create permits.
     let has_prefetch = check.check().policy.prefetch().is_some();
-    let may_be_late = check.algorithm.queues() || acquire.patience != Wait::None;
+    let may_be_late = check.algorithm.queues() || acquire.wait != Wait::None;
     match permits {
         0 => None,
         _ if has_prefetch => Some(Action::Cancel { permits, receipt }),

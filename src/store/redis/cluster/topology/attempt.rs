@@ -11,7 +11,7 @@ use super::super::slots::{Node, SlotMap};
 use super::{REFRESH_PAUSE, Topology, View};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
-use crate::store::redis::error::{is_command_refused, of_silence, of_untold_slots};
+use crate::store::redis::error::{is_command_refused, of_silence, of_unassigned_slots};
 use crate::store::spawn::is_ending;
 
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
@@ -66,8 +66,8 @@ impl Attempt {
         let seeds: Vec<Node> = seeds.filter(|seed| !masters.contains(seed)).collect();
         let (mut masters, mut seeds) = (masters.into_iter(), seeds.into_iter());
         let mut why = StoreError::new(StoreErrorKind::Configuration);
-        let was_told = !known.is_empty() && known.why_untold().is_none();
-        let mut untold = None;
+        let was_told = !known.is_empty() && known.why_unassigned().is_none();
+        let mut unassigned = None;
         let begun = Instant::now();
         loop {
             let node = match begun.elapsed() < MASTERS_TIMEOUT {
@@ -75,7 +75,7 @@ impl Attempt {
                 false => seeds.next().or_else(|| masters.next()),
             };
             let Some(node) = node else {
-                return untold.ok_or(why);
+                return unassigned.ok_or(why);
             };
             let is_last = masters.len() + seeds.len() == 0;
             let patience = match known.is_empty() && is_last {
@@ -85,9 +85,9 @@ impl Attempt {
             match self.ask(&node, patience).await {
                 Ok(slots) => return Ok((slots, node)),
                 Err(Failed::Answer(error)) if is_command_refused(&error) => {
-                    why = of_untold_slots(error).of_server(&node);
-                    if !was_told && untold.is_none() {
-                        untold = Some((SlotMap::untold(node.clone(), why.clone()), node));
+                    why = of_unassigned_slots(error).of_server(&node);
+                    if !was_told && unassigned.is_none() {
+                        unassigned = Some((SlotMap::unassigned(node.clone(), why.clone()), node));
                     }
                 }
                 Err(failed) => why = StoreError::from(failed).of_server(node),
@@ -96,10 +96,10 @@ impl Attempt {
     }
 
     async fn ask(&self, node: &Node, patience: Duration) -> Result<SlotMap, Failed> {
-        let lane = self.0.lane_for(node, false)?;
+        let connection = self.0.connection_for(node, false)?;
         let mut question = redis::cmd("CLUSTER");
         question.arg("SLOTS");
-        match tokio::time::timeout(patience, lane.command(question)).await {
+        match tokio::time::timeout(patience, connection.command(question)).await {
             Ok(answer) => {
                 let answer = answer?;
                 match SlotMap::read(&answer, node) {
@@ -119,7 +119,7 @@ impl Attempt {
                     let slots = slots.with_gaps_as_in(&view.slots);
                     let known = view.slots.masters();
                     // While no master answers, the node asked instead will be asked again soon:
-                    // over the same connection, or after the pause of its lane.
+                    // over the same connection, or after the pause of its connection.
                     if known.is_empty() || known.contains(&&teller) {
                         topology.forget_all_but(&slots.masters());
                     }

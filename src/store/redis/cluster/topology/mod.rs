@@ -1,4 +1,4 @@
-//! The nodes of a cluster: a lane to each, and the slot map, which is asked for again if it seems
+//! The nodes of a cluster: a connection to each, and the slot map, which is asked for again if it seems
 //! wrong.
 
 use std::collections::HashMap;
@@ -31,21 +31,21 @@ pub(super) struct Topology {
     prefix: Prefix,
     /// Where everything of this cluster runs.
     home: Handle,
-    lanes: Mutex<Lanes>,
+    connections: Mutex<Connections>,
     view: watch::Sender<View>,
     attempts: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Lanes {
-    known: HashMap<Node, KnownLane>,
+struct Connections {
+    known: HashMap<Node, KnownConnection>,
     /// For each master a tag whose slot it has.
     tags: HashMap<Node, String>,
 }
 
-struct KnownLane {
-    lane: ReconnectingConnection,
-    /// Whether a question used this lane since the slot map was last learned.
+struct KnownConnection {
+    connection: ReconnectingConnection,
+    /// Whether a question used this connection since the slot map was last learned.
     is_in_use: bool,
 }
 
@@ -71,7 +71,7 @@ impl Topology {
             handshake,
             prefix,
             home: home.clone(),
-            lanes: Mutex::default(),
+            connections: Mutex::default(),
             view: watch::Sender::new(View {
                 slots: Arc::default(),
                 is_refreshing: false,
@@ -137,32 +137,36 @@ impl Topology {
         }
     }
 
-    /// The lane to a node, for a question.
-    pub(super) fn lane(&self, node: &Node) -> Result<ReconnectingConnection, StoreError> {
-        self.lane_for(node, true)
+    /// The connection to a node, for a question.
+    pub(super) fn connection(&self, node: &Node) -> Result<ReconnectingConnection, StoreError> {
+        self.connection_for(node, true)
     }
 
-    fn lane_for(
+    fn connection_for(
         &self,
         node: &Node,
         is_for_question: bool,
     ) -> Result<ReconnectingConnection, StoreError> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lanes.known.get_mut(node) {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = connections.known.get_mut(node) {
             known.is_in_use |= is_for_question;
-            return Ok(known.lane.clone());
+            return Ok(known.connection.clone());
         }
         let connector = Connector::to(self.login_at(node)?, &self.handshake)?;
-        let lane = ReconnectingConnection::to_node(connector, self.prefix.clone(), &self.home);
-        if let Some(tag) = lanes.tags.get(node) {
-            lane.probe_with_tag(tag.clone());
+        let connection =
+            ReconnectingConnection::to_node(connector, self.prefix.clone(), &self.home);
+        if let Some(tag) = connections.tags.get(node) {
+            connection.probe_with_tag(tag.clone());
         }
-        let known = KnownLane {
-            lane: lane.clone(),
+        let known = KnownConnection {
+            connection: connection.clone(),
             is_in_use: is_for_question,
         };
-        lanes.known.insert(node.clone(), known);
-        Ok(lane)
+        connections.known.insert(node.clone(), known);
+        Ok(connection)
     }
 
     fn login_at(&self, node: &Node) -> Result<ConnectionInfo, StoreError> {
@@ -182,11 +186,14 @@ impl Topology {
         Ok(seed.clone().set_addr(address))
     }
 
-    /// Drops lanes to nodes that are no masters any more, unless a question was redirected there
+    /// Drops connections to nodes that are no masters any more, unless a question was redirected there
     /// lately: a node that is taking over its first slot is no master yet.
     fn forget_all_but(&self, masters: &[&Node]) {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.known.retain(|node, known| {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        connections.known.retain(|node, known| {
             let was_in_use = std::mem::replace(&mut known.is_in_use, false);
             was_in_use || masters.contains(&node)
         });
@@ -196,12 +203,15 @@ impl Topology {
     fn tell_tags(&self, slots: &SlotMap) {
         let tags = slots.tags().into_iter();
         let tags: HashMap<_, _> = tags.map(|(node, tag)| (node.clone(), tag)).collect();
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        for (node, known) in &lanes.known {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (node, known) in &connections.known {
             if let Some(tag) = tags.get(node) {
-                known.lane.probe_with_tag(tag.clone());
+                known.connection.probe_with_tag(tag.clone());
             }
         }
-        lanes.tags = tags;
+        connections.tags = tags;
     }
 }

@@ -69,33 +69,45 @@ fn learn(topology: &Arc<Topology>, masters: &[&Node], teller: &Node) {
     attempt::Attempt(Arc::clone(topology)).learn(Ok((slots, teller.clone())));
 }
 
-/// Otherwise all nodes that a cluster ever had would keep their lanes.
+/// Otherwise all nodes that a cluster ever had would keep their connections.
 #[tokio::test]
-async fn a_node_that_a_master_knows_of_no_more_has_no_lane_once_nobody_is_redirected_to_it() {
+async fn a_node_that_a_master_knows_of_no_more_has_no_connection_once_nobody_is_redirected_to_it() {
     let [a, b, c, seed] = [1, 2, 3, 4].map(|port| Node::new("127.0.0.1", port));
     let login = "redis://127.0.0.1:4".into_connection_info().unwrap();
     let topology = Arc::new(topology_of(vec![login]));
-    let has_lanes = |nodes: [&Node; 4]| {
-        let lanes = topology.lanes.lock().unwrap();
-        nodes.map(|node| lanes.known.contains_key(node))
+    let has_connections = |nodes: [&Node; 4]| {
+        let connections = topology.connections.lock().unwrap();
+        nodes.map(|node| connections.known.contains_key(node))
     };
     // The first node that is asked is not kept unless it is a master.
-    topology.lane_for(&seed, false).unwrap();
+    topology.connection_for(&seed, false).unwrap();
     learn(&topology, &[&a, &b], &seed);
-    assert_eq!(has_lanes([&a, &b, &c, &seed]), [false; 4]);
+    assert_eq!(has_connections([&a, &b, &c, &seed]), [false; 4]);
     for node in [&a, &b, &seed] {
-        topology.lane(node).unwrap();
+        topology.connection(node).unwrap();
     }
     learn(&topology, &[&a, &c], &seed);
-    assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
+    assert_eq!(
+        has_connections([&a, &b, &c, &seed]),
+        [true, true, false, true]
+    );
     // A question may have been redirected to any of them.
     learn(&topology, &[&b, &c], &c);
-    assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, true]);
-    topology.lane(&a).unwrap();
+    assert_eq!(
+        has_connections([&a, &b, &c, &seed]),
+        [true, true, false, true]
+    );
+    topology.connection(&a).unwrap();
     learn(&topology, &[&b, &c], &c);
-    assert_eq!(has_lanes([&a, &b, &c, &seed]), [true, true, false, false]);
+    assert_eq!(
+        has_connections([&a, &b, &c, &seed]),
+        [true, true, false, false]
+    );
     learn(&topology, &[&b, &c], &c);
-    assert_eq!(has_lanes([&a, &b, &c, &seed]), [false, true, false, false]);
+    assert_eq!(
+        has_connections([&a, &b, &c, &seed]),
+        [false, true, false, false]
+    );
 }
 
 /// As after all nodes of a large cluster were moved to other addresses, which their names tell.

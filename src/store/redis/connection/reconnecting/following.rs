@@ -19,7 +19,7 @@ impl Shared {
     pub(super) fn follow(self: &Arc<Self>, held: &Arc<Held>, master: Option<Master>) {
         if let Some(master) = master {
             let following = Following {
-                lane: Arc::downgrade(self),
+                connection: Arc::downgrade(self),
                 link: self.link.subscribe(),
                 held: Arc::downgrade(held),
                 master,
@@ -31,7 +31,7 @@ impl Shared {
 }
 
 struct Following {
-    lane: Weak<Shared>,
+    connection: Weak<Shared>,
     link: watch::Receiver<Link>,
     /// The connection to this master.
     held: Weak<Held>,
@@ -44,24 +44,24 @@ impl Following {
         let Some((made, master)) = self.successor().await else {
             return;
         };
-        let Some(lane) = self.lane.upgrade() else {
+        let Some(connection) = self.connection.upgrade() else {
             return;
         };
         let successor = Arc::new(Held::new(made, Arc::clone(&self.probe)));
         // Questions in flight over the former connection still get their answers there.
-        let replaced = lane.link.send_if_modified(|link| {
+        let replaced = connection.link.send_if_modified(|link| {
             let is_kept = is_kept(&self.held, link);
             if is_kept {
                 *link = Link::Up(Arc::clone(&successor));
                 // It is another server.
-                lane.round_trips.reset(successor.trip());
+                connection.round_trips.reset(successor.trip());
             }
             is_kept
         });
         if replaced {
             let former = &self.master;
             trace::info!(master = %master, former = %former, "Sentinel has named another master");
-            lane.follow(&successor, Some(master));
+            connection.follow(&successor, Some(master));
         }
     }
 

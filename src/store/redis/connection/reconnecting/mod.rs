@@ -1,4 +1,4 @@
-//! A lane: one kept connection that all questions share, pipelined, and its recovery when it
+//! A connection: one kept connection that all questions share, pipelined, and its recovery when it
 //! breaks.
 //!
 //! No question checks out a connection, and none waits for a timer: the client writes what is
@@ -6,7 +6,7 @@
 //! decision is still made; questions wait for it only until their deadline. A lost connection is
 //! replaced at once.
 //!
-//! A lane belongs to one runtime, which drives its connection and runs all of its tasks.
+//! A connection belongs to one runtime, which drives its connection and runs all of its tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -51,7 +51,7 @@ struct Shared {
     connector: Arc<Connector>,
     probe: Arc<Probe>,
     link: watch::Sender<Link>,
-    /// Where everything of this lane runs.
+    /// Where everything of this connection runs.
     home: Handle,
     /// Whether a task prepares the connection for a question to come.
     is_warming_up: AtomicBool,
@@ -85,7 +85,7 @@ impl Failure {
 }
 
 impl ReconnectingConnection {
-    /// A lane to a single server, for keys with this prefix, on this runtime.
+    /// A connection to a single server, for keys with this prefix, on this runtime.
     pub(in crate::store::redis) fn new(
         connector: Connector,
         prefix: Prefix,
@@ -94,7 +94,7 @@ impl ReconnectingConnection {
         Self::with(connector, prefix, home, None)
     }
 
-    /// A lane to a node of a cluster, which may go silent by itself.
+    /// A connection to a node of a cluster, which may go silent by itself.
     pub(in crate::store::redis) fn to_node(
         connector: Connector,
         prefix: Prefix,
@@ -235,8 +235,8 @@ impl Shared {
     fn begin_silence(self: &Arc<Self>) {
         let silence = self.silence.as_ref();
         if let Some(listening) = silence.and_then(|silence| silence.begin()) {
-            let lane = ReconnectingConnection(Arc::clone(self));
-            let recovered = move |within| lane.clone().recovered(within);
+            let connection = ReconnectingConnection(Arc::clone(self));
+            let recovered = move |within| connection.clone().recovered(within);
             self.home.spawn(listening.listen(recovered));
         }
     }

@@ -1,4 +1,4 @@
-//! Finds out that the server of a lane answers again, while no questions are sent.
+//! Finds out that the server of a connection answers again, while no questions are sent.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -21,7 +21,7 @@ async fn hung_server() -> (TcpListener, Connector) {
     (hung, Connector::to(server, &Handshake::default()).unwrap())
 }
 
-/// The same as a cluster node, and a lane to it.
+/// The same as a cluster node, and a connection to it.
 async fn hung() -> (TcpListener, ReconnectingConnection) {
     let (hung, connector) = hung_server().await;
     (
@@ -31,14 +31,14 @@ async fn hung() -> (TcpListener, ReconnectingConnection) {
 }
 
 /// A node that answers OK to everything on one connection until it is told to stand still, and a
-/// lane to it.
+/// connection to it.
 async fn standing_still_later() -> (oneshot::Sender<()>, ReconnectingConnection) {
     answering_after(Duration::ZERO).await
 }
 
 /// The same for a node that takes this long to answer.
 async fn answering_after(time: Duration) -> (oneshot::Sender<()>, ReconnectingConnection) {
-    let (node, lane) = hung().await;
+    let (node, connection) = hung().await;
     let (stand_still, mut stands_still) = oneshot::channel();
     tokio::spawn(async move {
         let (mut connection, _) = node.accept().await.unwrap();
@@ -47,7 +47,7 @@ async fn answering_after(time: Duration) -> (oneshot::Sender<()>, ReconnectingCo
         std::future::pending::<()>().await;
         drop((node, connection));
     });
-    (stand_still, lane)
+    (stand_still, connection)
 }
 
 /// Answers OK to everything, until `end` is ready.
@@ -71,9 +71,9 @@ fn question() -> SelfTest {
 }
 
 /// Whether a question is refused because the node has gone silent, before anybody waits for it.
-async fn is_refused(lane: &ReconnectingConnection) -> bool {
+async fn is_refused(connection: &ReconnectingConnection) -> bool {
     let question = question();
-    let asked = lane.ask(&question, false);
+    let asked = connection.ask(&question, false);
     let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
     answer.is_ok_and(|answer| {
         let error = answer.map_err(StoreError::from).unwrap_err();
@@ -84,10 +84,10 @@ async fn is_refused(lane: &ReconnectingConnection) -> bool {
 /// Nobody is left who would hear it.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_for_ever() {
-    let (hung, lane) = hung().await;
+    let (hung, connection) = hung().await;
     let mut refused = 0;
     for _ in 0..1_000 {
-        refused += u32::from(is_refused(&lane).await);
+        refused += u32::from(is_refused(&connection).await);
     }
     assert!(refused > 0, "waited for each time");
     // Nobody listens, so all attempts fail at once.
@@ -95,7 +95,7 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
     for _ in 0..100 {
         // Longer than it is listened to, and longer than earlier attempts take.
         tokio::time::sleep(Duration::from_secs(10)).await;
-        if !is_refused(&lane).await {
+        if !is_refused(&connection).await {
             return;
         }
     }
@@ -103,16 +103,16 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
 }
 
 /// The connection over which a question was answered.
-async fn answered(lane: &ReconnectingConnection) -> Arc<Held> {
-    let answer = lane.ask(&question(), false).await;
+async fn answered(connection: &ReconnectingConnection) -> Arc<Held> {
+    let answer = connection.ask(&question(), false).await;
     answer.map_err(StoreError::from).unwrap();
-    lane.0.live().unwrap()
+    connection.0.live().unwrap()
 }
 
 /// A node that closes the first connection when it is told to, and answers OK to everything on
-/// both; and a lane to it.
+/// both; and a connection to it.
 async fn closing_the_first() -> (oneshot::Sender<()>, ReconnectingConnection) {
-    let (node, lane) = hung().await;
+    let (node, connection) = hung().await;
     let (close, mut closes) = oneshot::channel();
     tokio::spawn(async move {
         let (mut first, _) = node.accept().await.unwrap();
@@ -122,14 +122,14 @@ async fn closing_the_first() -> (oneshot::Sender<()>, ReconnectingConnection) {
         let mut never = std::future::pending::<()>();
         say_ok(&mut second, Duration::ZERO, &mut never).await;
     });
-    (close, lane)
+    (close, connection)
 }
 
 /// A connection that was closed since its last answer, and is old enough to be replaced at once.
-async fn closed(close: oneshot::Sender<()>, lane: &ReconnectingConnection) -> Arc<Held> {
-    let first = answered(lane).await;
+async fn closed(close: oneshot::Sender<()>, connection: &ReconnectingConnection) -> Arc<Held> {
+    let first = answered(connection).await;
     tokio::time::sleep(RECONNECT_PAUSE).await;
-    answered(lane).await;
+    answered(connection).await;
     close.send(()).unwrap();
     while !first.is_closed() {
         tokio::time::sleep(HASTY / 10).await;
@@ -141,9 +141,9 @@ async fn closed(close: oneshot::Sender<()>, lane: &ReconnectingConnection) -> Ar
 /// one.
 #[tokio::test]
 async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
-    let (close, lane) = closing_the_first().await;
-    let first = closed(close, &lane).await;
-    let second = answered(&lane).await;
+    let (close, connection) = closing_the_first().await;
+    let first = closed(close, &connection).await;
+    let second = answered(&connection).await;
     assert!(!Arc::ptr_eq(&first, &second));
     assert!(!second.is_closed());
 }
@@ -151,12 +151,12 @@ async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
 /// So that the question does not wait for it.
 #[tokio::test]
 async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_to_come() {
-    let (close, lane) = closing_the_first().await;
-    let first = closed(close, &lane).await;
+    let (close, connection) = closing_the_first().await;
+    let first = closed(close, &connection).await;
     let is_first = |held: Arc<Held>| Arc::ptr_eq(&first, &held);
-    lane.warm_up();
+    connection.warm_up();
     let made_anew = async {
-        while lane.0.live().is_none_or(is_first) {
+        while connection.0.live().is_none_or(is_first) {
             tokio::time::sleep(HASTY / 10).await;
         }
     };
@@ -167,15 +167,15 @@ async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_t
 /// So that the next question does not wait for it.
 #[tokio::test]
 async fn a_connection_that_breaks_is_replaced_before_the_next_question() {
-    let (close, lane) = closing_the_first().await;
-    let first = answered(&lane).await;
+    let (close, connection) = closing_the_first().await;
+    let first = answered(&connection).await;
     tokio::time::sleep(RECONNECT_PAUSE).await;
-    answered(&lane).await;
+    answered(&connection).await;
     close.send(()).unwrap();
-    let _broke = lane.ask(&question(), false).await;
+    let _broke = connection.ask(&question(), false).await;
     let is_first = |held: Arc<Held>| Arc::ptr_eq(&first, &held);
     let replaced = async {
-        while lane.0.live().is_none_or(is_first) {
+        while connection.0.live().is_none_or(is_first) {
             tokio::time::sleep(HASTY / 10).await;
         }
     };
@@ -186,27 +186,28 @@ async fn a_connection_that_breaks_is_replaced_before_the_next_question() {
 /// Whoever drops a connection may come to make another one only after others have tried.
 #[tokio::test(start_paused = true)]
 async fn no_attempt_begins_in_the_pause_after_one_that_has_failed() {
-    let (hung, lane) = hung().await;
+    let (hung, connection) = hung().await;
     drop(hung);
-    assert!(lane.ask(&question(), false).await.is_err());
+    assert!(connection.ask(&question(), false).await.is_err());
     let has_failed = |link: &Link| matches!(link, Link::Down(Some(_)));
-    assert!(has_failed(&lane.0.link.borrow()));
-    lane.0.start_connecting();
-    assert!(has_failed(&lane.0.link.borrow()));
+    assert!(has_failed(&connection.0.link.borrow()));
+    connection.0.start_connecting();
+    assert!(has_failed(&connection.0.link.borrow()));
     tokio::time::advance(2 * RECONNECT_PAUSE).await;
-    lane.0.start_connecting();
-    assert!(!has_failed(&lane.0.link.borrow()));
+    connection.0.start_connecting();
+    assert!(!has_failed(&connection.0.link.borrow()));
 }
 
 /// A caller that learns that another one has given up has heard nothing itself.
 #[tokio::test]
 async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
-    let (stand_still, lane) = standing_still_later().await;
-    answered(&lane).await;
+    let (stand_still, connection) = standing_still_later().await;
+    answered(&connection).await;
     tokio::time::sleep(IDLE).await;
     stand_still.send(()).unwrap();
     let question = question();
-    let [mut first, mut second, mut third] = [(); 3].map(|()| Box::pin(lane.ask(&question, false)));
+    let [mut first, mut second, mut third] =
+        [(); 3].map(|()| Box::pin(connection.ask(&question, false)));
     for wakes in [&mut first, &mut second, &mut third] {
         assert!(poll!(wakes).is_pending());
     }
@@ -215,7 +216,7 @@ async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
     for told in [&mut second, &mut third] {
         assert!(poll!(told).is_pending());
     }
-    let silence = lane.0.silence.as_ref().unwrap();
+    let silence = connection.0.silence.as_ref().unwrap();
     assert!(!silence.is_silent(), "for one who went away");
     // Once the new connection was waited for as long as any is.
     let is_found_out = async {
@@ -231,30 +232,31 @@ async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
 /// answer.
 #[tokio::test]
 async fn callers_who_go_away_do_not_make_an_idle_node_silent() {
-    let (_goes_on, lane) = standing_still_later().await;
-    let held = answered(&lane).await;
+    let (_goes_on, connection) = standing_still_later().await;
+    let held = answered(&connection).await;
     tokio::time::sleep(LONGEST_SILENCE).await;
     let question = question();
     for _ in 0..MOST_UNANSWERED {
-        let mut goes_away = Box::pin(lane.ask(&question, false));
+        let mut goes_away = Box::pin(connection.ask(&question, false));
         assert!(poll!(&mut goes_away).is_pending());
     }
-    let now = answered(&lane).await;
+    let now = answered(&connection).await;
     assert!(Arc::ptr_eq(&held, &now), "connected anew");
 }
 
 /// All of them go before it can answer, and for longer than it would be waited for.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_before() {
-    let (_goes_on, lane) = answering_after(LONGEST_SILENCE / 10).await;
-    let held = answered(&lane).await;
+    let (_goes_on, connection) = answering_after(LONGEST_SILENCE / 10).await;
+    let held = answered(&connection).await;
     let (question, started) = (question(), Instant::now());
     while started.elapsed() < 2 * LONGEST_SILENCE {
-        let goes_away = tokio::time::timeout(LONGEST_SILENCE / 100, lane.ask(&question, false));
+        let goes_away =
+            tokio::time::timeout(LONGEST_SILENCE / 100, connection.ask(&question, false));
         assert!(goes_away.await.is_err(), "refused");
     }
     assert!(
-        Arc::ptr_eq(&held, &lane.0.live().unwrap()),
+        Arc::ptr_eq(&held, &connection.0.live().unwrap()),
         "connected anew"
     );
 }
@@ -262,17 +264,17 @@ async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_be
 /// Before it counts as idle.
 #[tokio::test]
 async fn no_question_goes_over_a_connection_that_has_gone_silent() {
-    let (stand_still, lane) = standing_still_later().await;
-    answered(&lane).await;
+    let (stand_still, connection) = standing_still_later().await;
+    answered(&connection).await;
     stand_still.send(()).unwrap();
     tokio::time::pause();
     let question = question();
     for _ in 0..MOST_UNANSWERED {
-        let mut given_up = Box::pin(lane.ask(&question, false));
+        let mut given_up = Box::pin(connection.ask(&question, false));
         assert!(poll!(&mut given_up).is_pending());
     }
     tokio::time::advance(LONGEST_SILENCE).await;
-    assert!(lane.0.live().is_none());
+    assert!(connection.0.live().is_none());
 }
 
 fn tasks() -> usize {
@@ -280,13 +282,13 @@ fn tasks() -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_task_wakes_a_lane_for_all_callers() {
+async fn one_task_wakes_a_connection_for_all_callers() {
     let (_hung, connector) = hung_server().await;
-    let lane = ReconnectingConnection::new(connector, Prefix::default(), &Handle::current());
+    let connection = ReconnectingConnection::new(connector, Prefix::default(), &Handle::current());
     for _ in 0..2 {
         let before = tasks();
         for _ in 0..100 {
-            lane.warm_up();
+            connection.warm_up();
         }
         assert_eq!(tasks(), before + 1);
         tokio::time::sleep(IDLE + HASTY).await;
@@ -295,22 +297,22 @@ async fn one_task_wakes_a_lane_for_all_callers() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_wakes_a_silent_node() {
-    let (_hung, lane) = hung().await;
-    let silence = lane.0.silence.as_ref().unwrap();
+    let (_hung, connection) = hung().await;
+    let silence = connection.0.silence.as_ref().unwrap();
     while !silence.is_silent() {
-        is_refused(&lane).await;
+        is_refused(&connection).await;
     }
     let before = tasks();
-    lane.warm_up();
+    connection.warm_up();
     assert_eq!(tasks(), before);
 }
 
 /// Otherwise it would be connected to for as long as it hangs, even after its store is gone.
 #[tokio::test(start_paused = true)]
 async fn a_silent_node_is_left_alone_once_nobody_asks() {
-    let (_hung, lane) = hung().await;
-    while !is_refused(&lane).await {}
-    drop(lane);
+    let (_hung, connection) = hung().await;
+    while !is_refused(&connection).await {}
+    drop(connection);
     let left_alone = async {
         while tasks() > 0 {
             tokio::time::sleep(HASTY).await;

@@ -1,4 +1,4 @@
-//! Prepares a lane for a question that will come soon.
+//! Prepares a connection for a question that will come soon.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +23,14 @@ impl ReconnectingConnection {
             return;
         }
         if !shared.is_warming_up.swap(true, Ordering::Relaxed) {
-            let lane = Arc::clone(shared);
+            let connection = Arc::clone(shared);
             shared.home.spawn(async move {
-                if let Ok(Ok(held)) = timeout(IDLE, lane.held()).await
+                if let Ok(Ok(held)) = timeout(IDLE, connection.held()).await
                     && held.is_idle()
                 {
-                    lane.probe_beside(&held);
+                    connection.probe_beside(&held);
                 }
-                lane.is_warming_up.store(false, Ordering::Relaxed);
+                connection.is_warming_up.store(false, Ordering::Relaxed);
             });
         }
     }

@@ -79,7 +79,7 @@ fn algorithms() -> Vec<Algorithm> {
     let algorithms = limits.iter().map(Algorithm::try_from);
     let penalty = Algorithm::try_from(&Penalty::after(3, SECOND, HOUR));
     let algorithms = algorithms.chain([penalty]);
-    algorithms.collect::<Result<_, _>>().expect("sound limits")
+    algorithms.collect::<Result<_, _>>().expect("valid limits")
 }
 
 fn value(data: &mut &[u8], depth: u8) -> Value {

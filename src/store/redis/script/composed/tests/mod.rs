@@ -109,7 +109,7 @@ fn documented_verbs_are_those_that_are_sent() {
     let (permits, receipt) = (1, Receipt::default());
     let borrowing = Action::Acquire(Acquire {
         cost: permits,
-        patience: Wait::Burst(Micros::ZERO),
+        wait: Wait::Burst(Micros::ZERO),
         lease: None,
         is_final: false,
     });
@@ -157,7 +157,7 @@ fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
             assert!(text.contains(field), "{field:?} is missing in:\n{text}");
         }
         if text == self_test::TEXT {
-            // It judges nothing.
+            // It decides nothing.
             continue;
         }
         if BEFORE.contains(&text) {

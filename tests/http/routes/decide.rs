@@ -1,4 +1,4 @@
-//! `Judge`: what routes match where a layer is, deep in axum's routers.
+//! `Decide`: what routes match where a layer is, deep in axum's routers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,9 +7,9 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tower_throttle::{RequestHead, RequestMatcher as _, Route};
 
-/// RateSet one request, by `from_fn_with_state(judge, ask)`.
+/// RateSet one request, by `from_fn_with_state(decide, ask)`.
 #[derive(Clone)]
-pub(crate) struct Judge {
+pub(crate) struct Decide {
     routes: Arc<[Route]>,
     seen: Arc<OnceLock<Seen>>,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Seen {
     pub(crate) own_path: String,
 }
 
-impl Judge {
+impl Decide {
     pub(crate) fn of(routes: impl IntoIterator<Item = Route>) -> Self {
         Self {
             routes: routes.into_iter().collect(),
@@ -33,13 +33,13 @@ impl Judge {
     }
 }
 
-pub(crate) async fn ask(State(judge): State<Judge>, request: Request, next: Next) -> Response {
+pub(crate) async fn ask(State(decide): State<Decide>, request: Request, next: Next) -> Response {
     let head = RequestHead::new(&request);
-    let matches = judge.routes.iter().map(|route| route.matches(&head));
+    let matches = decide.routes.iter().map(|route| route.matches(&head));
     let seen = Seen {
         matches: matches.collect(),
         own_path: request.uri().path().to_owned(),
     };
-    assert!(judge.seen.set(seen).is_ok(), "there is one layer");
+    assert!(decide.seen.set(seen).is_ok(), "there is one layer");
     next.run(request).await
 }
