@@ -162,7 +162,7 @@
 //! let policy = Policy::new("orders", Limit::token_bucket(1, per_second(1)));
 //! let limiter = Limiter::new(store, [policy])?;
 //! for _ in 0..5 {
-//!     limiter.acquire("orders", "us", 1).await?;
+//!     let _permit = limiter.acquire("orders", "us", 1).await?;
 //! }
 //! assert_eq!(start.elapsed(), Duration::from_secs(3));
 //! # Ok(())

@@ -80,7 +80,7 @@ impl Limiter {
     ///
     /// async fn send(limiter: &Limiter, orders: &[&str]) -> Result<(), Denied> {
     ///     for order in orders {
-    ///         limiter.acquire("partner", "us", 1).await?;
+    ///         let _permit = limiter.acquire("partner", "us", 1).await?;
     ///         println!("sending {order}");
     ///     }
     ///     Ok(())
@@ -113,7 +113,7 @@ impl Limiter {
     /// let limit = Limit::token_bucket(1, per_second(100));
     /// let limiter = Limiter::new(MemoryStore::new(), [Policy::new("partner", limit)])?;
     /// let soon = Duration::from_millis(50);
-    /// limiter.try_acquire("partner", "us", 200, soon).await?;
+    /// let _permit = limiter.try_acquire("partner", "us", 200, soon).await?;
     /// let denied = limiter.try_acquire("partner", "us", 1, soon).await.unwrap_err();
     /// assert!(denied.decision().unwrap().delay() > Duration::from_secs(1));
     /// # Ok(())

@@ -1,5 +1,6 @@
 //! A store that gives no useful answer: what is reported, and that nothing is counted. Decisions
 //! during and after each outage are tested in `faults`.
+#![cfg(feature = "deadpool")]
 
 use std::time::{Duration, Instant};
 

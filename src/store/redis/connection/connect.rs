@@ -15,7 +15,7 @@ use super::probe::Probe;
 use super::sentinel::{Master, Masters};
 use super::tls::{choose_cryptography, is_over_tls};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::redis::error::{of_connecting, of_silence};
+use crate::store::redis::error::{of_connecting, of_time_out};
 
 /// Makes connections.
 pub(in crate::store::redis) enum Connector {
@@ -86,7 +86,7 @@ impl Connector {
     async fn connect(&self, probe: &Probe) -> Result<(Made, Option<Master>), StoreError> {
         let made = match tokio::time::timeout(CONNECT_TIMEOUT, self.make(probe)).await {
             Ok(made) => made,
-            Err(elapsed) => Err(of_silence(elapsed)),
+            Err(elapsed) => Err(of_time_out(elapsed)),
         };
         made.map_err(|error| self.naming(error))
     }

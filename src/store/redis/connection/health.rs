@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use super::client::RECONNECT_PAUSE;
 
 /// If this many questions in a row were given up without an answer, the first of them asked
-/// [`LONGEST_SILENCE`] ago, the connection is considered dead, and the server silent.
+/// [`DOWN_AFTER`] ago, the connection is considered dead, and the server silent.
 pub(super) const MOST_UNANSWERED: u32 = 3;
 /// As long as the pause, so that callers who give up at once, for whatever reason, cause no more
 /// new connections than failures do.
-pub(super) const LONGEST_SILENCE: Duration = RECONNECT_PAUSE;
+pub(super) const DOWN_AFTER: Duration = RECONNECT_PAUSE;
 /// After this time without an answer, the connection may have been closed by the server or
 /// something in between, unnoticed. A question still goes over it at once, but it is considered dead
 /// as soon as the caller gives up, as there is no evidence for it. That says nothing about the
@@ -81,7 +81,7 @@ impl Health {
             self.roused_ms.store(asked_ms, Ordering::Relaxed);
         }
         Asked {
-            signs: self,
+            health: self,
             asked_ms,
             idle_since_ms: was_idle.then_some(answered_ms),
         }
@@ -125,7 +125,7 @@ impl Health {
         // A question from before the last answer may have been given up after it.
         let asked_ms = self.silent_since_ms.load(Ordering::Relaxed);
         self.unanswered.load(Ordering::Relaxed) >= MOST_UNANSWERED
-            && self.is_past(asked_ms.max(self.answered_ms()), LONGEST_SILENCE)
+            && self.is_past(asked_ms.max(self.answered_ms()), DOWN_AFTER)
     }
 
     /// Whether questions were given up since the last answer.
@@ -173,7 +173,7 @@ fn is_past(then_ms: u64, time: Duration, now_ms: u64) -> bool {
 
 /// A question in flight. If dropped before the answer, it counts against the connection.
 pub(super) struct Asked<'a> {
-    signs: &'a Health,
+    health: &'a Health,
     asked_ms: u64,
     /// When the last answer before it was, if the connection was idle since.
     idle_since_ms: Option<u64>,
@@ -181,19 +181,21 @@ pub(super) struct Asked<'a> {
 
 impl Asked<'_> {
     pub(super) fn answered(self) {
-        self.signs.answered();
+        self.health.answered();
         std::mem::forget(self);
     }
 }
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
-        let (signs, asked_ms) = (self.signs, self.asked_ms);
+        let (health, asked_ms) = (self.health, self.asked_ms);
         if let Some(idle_since_ms) = self.idle_since_ms {
-            return signs.roused_in_vain(asked_ms, idle_since_ms);
+            return health.roused_in_vain(asked_ms, idle_since_ms);
         }
-        signs.silent_since_ms.fetch_min(asked_ms, Ordering::Relaxed);
-        signs.unanswered.fetch_add(1, Ordering::Relaxed);
+        health
+            .silent_since_ms
+            .fetch_min(asked_ms, Ordering::Relaxed);
+        health.unanswered.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -207,96 +209,96 @@ mod tests {
 
     /// A connection that has just answered.
     fn heard() -> Health {
-        let signs = Health::new(INSTANT);
-        signs.asked().answered();
-        signs
+        let health = Health::new(INSTANT);
+        health.asked().answered();
+        health
     }
 
     #[tokio::test(start_paused = true)]
     async fn three_unanswered_questions_over_half_a_second_make_a_server_silent() {
-        let signs = heard();
-        let [first, second, third] = [(); 3].map(|()| signs.asked());
-        advance(LONGEST_SILENCE).await;
+        let health = heard();
+        let [first, second, third] = [(); 3].map(|()| health.asked());
+        advance(DOWN_AFTER).await;
         drop((first, second));
-        assert!(!signs.has_gone_silent());
+        assert!(!health.has_gone_silent());
         drop(third);
-        assert!(signs.has_gone_silent() && signs.is_dead());
+        assert!(health.has_gone_silent() && health.is_dead());
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_silence_begins_with_the_first_question_that_was_given_up() {
-        let signs = heard();
-        advance(LONGEST_SILENCE).await;
+        let health = heard();
+        advance(DOWN_AFTER).await;
         for _ in 0..MOST_UNANSWERED {
-            drop(signs.asked());
+            drop(health.asked());
         }
-        advance(LONGEST_SILENCE - INSTANT).await;
-        assert!(!signs.is_dead(), "nobody had asked for half of that time");
+        advance(DOWN_AFTER - INSTANT).await;
+        assert!(!health.is_dead(), "nobody had asked for half of that time");
         advance(INSTANT).await;
-        assert!(signs.has_gone_silent());
+        assert!(health.has_gone_silent());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_counts_also_for_questions_given_up_that_were_asked_before() {
-        let signs = heard();
-        let earlier = [(); MOST_UNANSWERED as usize].map(|()| signs.asked());
-        advance(LONGEST_SILENCE).await;
-        signs.asked().answered();
+        let health = heard();
+        let earlier = [(); MOST_UNANSWERED as usize].map(|()| health.asked());
+        advance(DOWN_AFTER).await;
+        health.asked().answered();
         drop(earlier);
-        assert!(!signs.is_dead());
+        assert!(!health.is_dead());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_dead_after_one_unanswered_question_if_its_server_is_not_silent()
     {
-        let signs = heard();
+        let health = heard();
         advance(IDLE).await;
-        assert!(signs.is_idle());
-        let asked = signs.asked();
+        assert!(health.is_idle());
+        let asked = health.asked();
         advance(HASTY).await;
-        assert!(!signs.is_dead());
+        assert!(!health.is_dead());
         drop(asked);
-        assert!(signs.is_dead() && !signs.has_gone_silent());
-        signs.answered();
-        assert!(!signs.is_dead(), "although it has answered");
+        assert!(health.is_dead() && !health.has_gone_silent());
+        health.answered();
+        assert!(!health.is_dead(), "although it has answered");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_one_is_dead_once_three_have_gone_away() {
-        let signs = heard();
+        let health = heard();
         advance(IDLE).await;
         let is_dead = [(); MOST_UNANSWERED as usize].map(|()| {
-            drop(signs.asked());
-            signs.is_dead()
+            drop(health.asked());
+            health.is_dead()
         });
         assert_eq!(is_dead, [false, false, true]);
-        assert!(!signs.has_gone_silent());
+        assert!(!health.has_gone_silent());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_has_answered_somebody_else_meanwhile_is_alive() {
-        let signs = heard();
+        let health = heard();
         advance(IDLE).await;
-        let asked = signs.asked();
+        let asked = health.asked();
         advance(HASTY).await;
-        signs.answered();
+        health.answered();
         drop(asked);
-        assert!(!signs.is_dead() && !signs.is_idle());
+        assert!(!health.is_dead() && !health.is_idle());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_late_once_two_trips_have_brought_no_answer() {
-        let signs = heard();
+        let health = heard();
         advance(IDLE).await;
-        assert!(!signs.is_late(), "nobody has asked");
-        let asked = signs.asked();
+        assert!(!health.is_late(), "nobody has asked");
+        let asked = health.asked();
         advance(HASTY + INSTANT).await;
-        assert!(!signs.is_late());
+        assert!(!health.is_late());
         advance(INSTANT).await;
-        assert!(signs.is_late());
+        assert!(health.is_late());
         asked.answered();
-        assert!(!signs.is_late());
+        assert!(!health.is_late());
         advance(IDLE).await;
-        assert!(!signs.is_late(), "for the question of another time");
+        assert!(!health.is_late(), "for the question of another time");
     }
 }

@@ -6,8 +6,8 @@ mod connect;
 mod credentials;
 mod handshake;
 mod health;
-mod held;
 mod hook;
+mod live;
 #[cfg(feature = "config")]
 mod logins;
 mod made;

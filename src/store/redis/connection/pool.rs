@@ -9,7 +9,7 @@ use super::client::CONNECT_TIMEOUT;
 use super::hook::Hook;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
-use crate::store::redis::error::{of_connecting, of_silence};
+use crate::store::redis::error::{of_connecting, of_time_out};
 
 /// A pool may have no timeout of its own. This one ends before that of the connection attempt, which
 /// would not know why.
@@ -79,7 +79,7 @@ async fn from_pool<C>(
                     StoreErrorKind::Unreachable,
                     "all connections of the pool are in use",
                 ),
-                false => of_silence(elapsed),
+                false => of_time_out(elapsed),
             })
         }
     }
@@ -88,7 +88,7 @@ async fn from_pool<C>(
 fn of_pool(error: PoolError) -> StoreError {
     match error {
         PoolError::Backend(error) => of_connecting(error),
-        error @ PoolError::Timeout(TimeoutType::Create) => of_silence(error),
+        error @ PoolError::Timeout(TimeoutType::Create) => of_time_out(error),
         error => StoreError::with_source(StoreErrorKind::Unreachable, OneLine(error)),
     }
 }

@@ -75,7 +75,7 @@ pub(super) fn of_sentinel(error: RedisError) -> StoreError {
 }
 
 /// The time is up without an answer of the server.
-pub(super) fn of_silence(error: impl Error + Send + Sync + 'static) -> StoreError {
+pub(super) fn of_time_out(error: impl Error + Send + Sync + 'static) -> StoreError {
     advice::given(StoreErrorKind::Unreachable, advice::SILENT, error)
 }
 

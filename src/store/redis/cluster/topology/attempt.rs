@@ -11,7 +11,7 @@ use super::super::slots::{Node, SlotMap};
 use super::{REFRESH_PAUSE, Topology, View};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
-use crate::store::redis::error::{is_command_refused, of_silence, of_unassigned_slots};
+use crate::store::redis::error::{is_command_refused, of_time_out, of_unassigned_slots};
 use crate::store::spawn::is_ending;
 
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
@@ -107,7 +107,7 @@ impl Attempt {
                     _ => Err(no_slots(&answer).into()),
                 }
             }
-            Err(elapsed) => Err(of_silence(elapsed).into()),
+            Err(elapsed) => Err(of_time_out(elapsed).into()),
         }
     }
 

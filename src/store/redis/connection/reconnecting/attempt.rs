@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout};
 
 use super::super::client::pause;
-use super::super::health::LONGEST_SILENCE;
-use super::{Failure, Held, Link, Shared};
+use super::super::health::DOWN_AFTER;
+use super::{Failure, Link, LiveConnection, Shared};
 use crate::store::spawn::is_ending;
 
 impl Shared {
@@ -42,17 +42,17 @@ impl Attempt {
         let (connector, probe) = (Arc::clone(&shared.connector), Arc::clone(&shared.probe));
         let mut connecting = pin!(connector.connect_soon(probe));
         let (begun, made) = loop {
-            if let Ok(made) = timeout(LONGEST_SILENCE, &mut connecting).await {
+            if let Ok(made) = timeout(DOWN_AFTER, &mut connecting).await {
                 break made;
             }
-            shared.begin_silence();
+            shared.mark_down();
         };
         match made {
             Ok((made, master)) => {
-                let held = Arc::new(Held::new(made, Arc::clone(&shared.probe)));
-                shared.round_trips.reset(held.trip());
-                self.end(Link::Up(Arc::clone(&held)));
-                shared.follow(&held, master);
+                let live = Arc::new(LiveConnection::new(made, Arc::clone(&shared.probe)));
+                shared.round_trips.reset(live.trip());
+                self.end(Link::Up(Arc::clone(&live)));
+                shared.follow(&live, master);
             }
             // That says nothing about the server.
             Err(_) if is_ending(&shared.home) => self.end(Link::Down(None)),

@@ -10,18 +10,18 @@ use tokio::sync::watch;
 use super::super::made::Made;
 use super::super::probe::Probe;
 use super::super::sentinel::Master;
-use super::{Held, Link, Shared};
+use super::{Link, LiveConnection, Shared};
 use crate::trace;
 
 impl Shared {
     /// Looks for a successor of the server behind the kept connection, if Sentinels have named it,
     /// for as long as it is kept.
-    pub(super) fn follow(self: &Arc<Self>, held: &Arc<Held>, master: Option<Master>) {
+    pub(super) fn follow(self: &Arc<Self>, live: &Arc<LiveConnection>, master: Option<Master>) {
         if let Some(master) = master {
             let following = Following {
                 connection: Arc::downgrade(self),
                 link: self.link.subscribe(),
-                held: Arc::downgrade(held),
+                live: Arc::downgrade(live),
                 master,
                 probe: Arc::clone(&self.probe),
             };
@@ -34,7 +34,7 @@ struct Following {
     connection: Weak<Shared>,
     link: watch::Receiver<Link>,
     /// The connection to this master.
-    held: Weak<Held>,
+    live: Weak<LiveConnection>,
     master: Master,
     probe: Arc<Probe>,
 }
@@ -47,10 +47,10 @@ impl Following {
         let Some(connection) = self.connection.upgrade() else {
             return;
         };
-        let successor = Arc::new(Held::new(made, Arc::clone(&self.probe)));
+        let successor = Arc::new(LiveConnection::new(made, Arc::clone(&self.probe)));
         // Questions in flight over the former connection still get their answers there.
         let replaced = connection.link.send_if_modified(|link| {
-            let is_kept = is_kept(&self.held, link);
+            let is_kept = is_kept(&self.live, link);
             if is_kept {
                 *link = Link::Up(Arc::clone(&successor));
                 // It is another server.
@@ -68,8 +68,8 @@ impl Following {
     /// A connection to the successor; `None` if the connection is lost or the store dropped before
     /// there is one.
     async fn successor(&mut self) -> Option<(Made, Master)> {
-        let held = &self.held;
-        let mut is_over = pin!(self.link.wait_for(|link| !is_kept(held, link)));
+        let live = &self.live;
+        let mut is_over = pin!(self.link.wait_for(|link| !is_kept(live, link)));
         let mut successor = pin!(self.master.successor(&self.probe));
         poll_fn(|cx| match is_over.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(None),
@@ -79,6 +79,6 @@ impl Following {
     }
 }
 
-fn is_kept(held: &Weak<Held>, link: &Link) -> bool {
-    matches!(link, Link::Up(kept) if Weak::ptr_eq(held, &Arc::downgrade(kept)))
+fn is_kept(live: &Weak<LiveConnection>, link: &Link) -> bool {
+    matches!(link, Link::Up(kept) if Weak::ptr_eq(live, &Arc::downgrade(kept)))
 }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::client::{CONNECT_TIMEOUT, RECONNECT_PAUSE, pause};
 use super::connect::Connector;
-use super::held::Held;
+use super::live::LiveConnection;
 use super::probe::Probe;
 use super::round_trips::RoundTrips;
 use crate::error::{StoreError, StoreErrorKind};
@@ -34,14 +34,14 @@ mod attempt;
 mod beside;
 mod failed;
 mod following;
+mod node_down;
 mod recovery;
-mod silence;
 #[cfg(test)]
 mod tests;
 mod warm_up;
 
 pub(in crate::store::redis) use failed::Failed;
-use silence::Silence;
+use node_down::NodeDown;
 
 /// Clones share the connection.
 #[derive(Clone)]
@@ -58,7 +58,7 @@ struct Shared {
     /// Over the current connection.
     round_trips: RoundTrips,
     /// For a node of a cluster.
-    silence: Option<Arc<Silence>>,
+    node_down: Option<Arc<NodeDown>>,
 }
 
 /// The state of the kept connection.
@@ -68,7 +68,7 @@ enum Link {
     /// wait after it.
     Down(Option<Failure>),
     Connecting,
-    Up(Arc<Held>),
+    Up(Arc<LiveConnection>),
 }
 
 #[derive(Clone)]
@@ -94,7 +94,7 @@ impl ReconnectingConnection {
         Self::with(connector, prefix, home, None)
     }
 
-    /// A connection to a node of a cluster, which may go silent by itself.
+    /// A connection to a node of a cluster, which may go down by itself.
     pub(in crate::store::redis) fn to_node(
         connector: Connector,
         prefix: Prefix,
@@ -107,7 +107,7 @@ impl ReconnectingConnection {
         connector: Connector,
         prefix: Prefix,
         home: &Handle,
-        silence: Option<Arc<Silence>>,
+        node_down: Option<Arc<NodeDown>>,
     ) -> Self {
         Self(Arc::new(Shared {
             connector: Arc::new(connector),
@@ -116,7 +116,7 @@ impl ReconnectingConnection {
             home: home.clone(),
             is_warming_up: AtomicBool::new(false),
             round_trips: RoundTrips::default(),
-            silence,
+            node_down,
         }))
     }
 
@@ -127,11 +127,11 @@ impl ReconnectingConnection {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        let held = self.0.held().await?;
-        let tried = held.try_out(question, is_asking);
+        let live = self.0.connected().await?;
+        let tried = live.try_out(question, is_asking);
         match tokio::time::timeout(CONNECT_TIMEOUT, tried).await {
             Ok(reply) => reply.map_err(|error| {
-                self.0.lose_if_lost(&held, &error);
+                self.0.lose_if_lost(&live, &error);
                 Failed::Answer(error)
             }),
             Err(elapsed) => Err(of_script_not_run(elapsed).into()),
@@ -180,9 +180,9 @@ impl ReconnectingConnection {
 
     /// Sends a command that is not a question, and so counts nothing.
     pub(in crate::store::redis) async fn command(&self, command: Cmd) -> Result<Value, Failed> {
-        let held = self.0.held().await?;
-        held.command(&command).await.map_err(|error| {
-            self.0.lose_if_lost(&held, &error);
+        let live = self.0.connected().await?;
+        live.command(&command).await.map_err(|error| {
+            self.0.lose_if_lost(&live, &error);
             Failed::Answer(error)
         })
     }
@@ -194,18 +194,18 @@ impl Shared {
         question: &impl Scripted,
         is_asking: bool,
     ) -> Result<Value, Failed> {
-        if let Some(silence) = &self.silence {
-            silence.fail_if_silent()?;
+        if let Some(node_down) = &self.node_down {
+            node_down.fail_if_down()?;
         }
-        let held = match self.live() {
-            Some(held) => held,
+        let live = match self.live() {
+            Some(live) => live,
             None => Box::pin(self.usable()).await.map_err(Failed::NotAsked)?,
         };
-        if held.has_unanswered() {
-            self.probe_beside(&held);
+        if live.has_unanswered() {
+            self.probe_beside(&live);
         }
-        let reply = held.ask(question, is_asking).await;
-        self.heard(&held, &reply);
+        let reply = live.ask(question, is_asking).await;
+        self.heard(&live, &reply);
         reply.map_err(
             |error| match is_no_answer(&error) && is_ending(&self.home) {
                 true => Failed::WithItsRuntime(error),
@@ -215,81 +215,81 @@ impl Shared {
     }
 
     /// Records that the server has answered, unless its connection was lost.
-    fn heard<T>(self: &Arc<Self>, held: &Arc<Held>, reply: &RedisResult<T>) {
-        let lost = |error| self.lose_if_lost(held, error);
+    fn heard<T>(self: &Arc<Self>, live: &Arc<LiveConnection>, reply: &RedisResult<T>) {
+        let lost = |error| self.lose_if_lost(live, error);
         let is_lost = reply.as_ref().is_err_and(lost);
-        if let (false, Some(silence)) = (is_lost, &self.silence) {
-            silence.end();
+        if let (false, Some(node_down)) = (is_lost, &self.node_down) {
+            node_down.end();
         }
     }
 
-    fn lose_if_lost(self: &Arc<Self>, held: &Arc<Held>, error: &RedisError) -> bool {
+    fn lose_if_lost(self: &Arc<Self>, live: &Arc<LiveConnection>, error: &RedisError) -> bool {
         let is_lost = is_connection_lost(error);
         if is_lost {
-            self.give_up(held, of_lost_connection(error.clone()));
+            self.give_up(live, of_lost_connection(error.clone()));
         }
         is_lost
     }
 
     /// Records that the server has not answered for longer than a working server takes.
-    fn begin_silence(self: &Arc<Self>) {
-        let silence = self.silence.as_ref();
-        if let Some(listening) = silence.and_then(|silence| silence.begin()) {
+    fn mark_down(self: &Arc<Self>) {
+        let node_down = self.node_down.as_ref();
+        if let Some(check) = node_down.and_then(|node_down| node_down.begin()) {
             let connection = ReconnectingConnection(Arc::clone(self));
             let recovered = move |within| connection.clone().recovered(within);
-            self.home.spawn(listening.listen(recovered));
+            self.home.spawn(check.run(recovered));
         }
     }
 
     /// The kept connection, if nothing speaks against it.
-    fn live(&self) -> Option<Arc<Held>> {
-        let held = match &*self.link.borrow() {
-            Link::Up(held) => Arc::clone(held),
+    fn live(&self) -> Option<Arc<LiveConnection>> {
+        let live = match &*self.link.borrow() {
+            Link::Up(live) => Arc::clone(live),
             Link::Down(_) | Link::Connecting => return None,
         };
-        held.is_lively().then_some(held)
+        live.is_lively().then_some(live)
     }
 
     /// The kept connection, once a question may go over it. That is at once, however long it was
     /// idle, unless the answer to an earlier question is late: a connection that was dropped
     /// silently is to cost as few questions as possible.
-    async fn usable(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
-        if self.held().await?.is_idle() {
+    async fn usable(self: &Arc<Self>) -> Result<Arc<LiveConnection>, StoreError> {
+        if self.connected().await?.is_idle() {
             // Lets the runtime read what has arrived: perhaps that the connection is closed.
             yield_now().await;
         }
         loop {
-            let held = self.held().await?;
-            if held.is_idle() {
-                self.probe_beside(&held);
+            let live = self.connected().await?;
+            if live.is_idle() {
+                self.probe_beside(&live);
             }
-            if !held.is_late() {
-                return Ok(held);
+            if !live.is_late() {
+                return Ok(live);
             }
-            if let Some(answer) = held.reassure().await {
-                self.heard(&held, &answer);
+            if let Some(answer) = live.reassure().await {
+                self.heard(&live, &answer);
             }
         }
     }
 
     /// The kept connection. Makes one if there is none.
-    async fn held(self: &Arc<Self>) -> Result<Arc<Held>, StoreError> {
+    async fn connected(self: &Arc<Self>) -> Result<Arc<LiveConnection>, StoreError> {
         let mut link = self.link.subscribe();
         loop {
             let current = link.borrow_and_update().clone();
             match current {
-                Link::Up(held) if held.is_dead() => {
+                Link::Up(live) if live.is_dead() => {
                     // One that was idle says nothing about the server: the new one will tell.
-                    if held.has_gone_silent() {
-                        self.begin_silence();
+                    if live.has_gone_silent() {
+                        self.mark_down();
                     }
-                    self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
+                    self.give_up(&live, StoreError::new(StoreErrorKind::Unreachable));
                 }
                 // Nothing was asked over it since it closed.
-                Link::Up(held) if held.is_closed() => {
-                    self.give_up(&held, StoreError::new(StoreErrorKind::Unreachable));
+                Link::Up(live) if live.is_closed() => {
+                    self.give_up(&live, StoreError::new(StoreErrorKind::Unreachable));
                 }
-                Link::Up(held) => return Ok(held),
+                Link::Up(live) => return Ok(live),
                 Link::Down(Some(failure)) if !failure.is_over(Instant::now()) => {
                     return Err(failure.error);
                 }
@@ -308,7 +308,7 @@ impl Shared {
     }
 
     /// Drops a connection that no longer works.
-    fn give_up(self: &Arc<Self>, lost: &Arc<Held>, why: StoreError) {
+    fn give_up(self: &Arc<Self>, lost: &Arc<LiveConnection>, why: StoreError) {
         // If a server accepts connections but serves none, not every question may ask for a new
         // one. A connection that was lost with its runtime says nothing about the server.
         let is_servers = lost.age() < RECONNECT_PAUSE && !is_ending(&self.home);
@@ -321,14 +321,14 @@ impl Shared {
 
     /// Drops a connection, unless another one has replaced it already, and starts making one,
     /// unless a pause is due.
-    fn drop_link(self: &Arc<Self>, lost: &Arc<Held>, failure: Option<Failure>) {
+    fn drop_link(self: &Arc<Self>, lost: &Arc<LiveConnection>, failure: Option<Failure>) {
         let is_to_wait = failure.is_some();
         let mine = self.link.send_if_modified(|link| {
-            let held = matches!(link, Link::Up(held) if Arc::ptr_eq(held, lost));
-            if held {
+            let live = matches!(link, Link::Up(live) if Arc::ptr_eq(live, lost));
+            if live {
                 *link = Link::Down(failure);
             }
-            held
+            live
         });
         if mine && !is_to_wait {
             self.start_connecting();

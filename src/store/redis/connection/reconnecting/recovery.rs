@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::client::{CONNECT_TIMEOUT, pause};
-use super::{Held, Link, ReconnectingConnection, Shared};
+use super::{Link, LiveConnection, ReconnectingConnection, Shared};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{is_connection_lost, kind};
 
@@ -19,11 +19,11 @@ impl ReconnectingConnection {
     pub(in crate::store::redis) async fn recovered(self, within: Duration) {
         let mut was_in_vain = false;
         loop {
-            if let Ok(held) = self.0.held().await {
+            if let Ok(live) = self.0.connected().await {
                 if was_in_vain {
                     return;
                 }
-                match self.0.probed(&held, within).await {
+                match self.0.probed(&live, within).await {
                     Probed::Back => return,
                     Probed::NotBack => {}
                     Probed::InVain => was_in_vain = true,
@@ -47,14 +47,14 @@ enum Probed {
 impl Shared {
     /// Whether the server answers within this time. Gives up a connection that is silent for longer
     /// than connections may be.
-    async fn probed(self: &Arc<Self>, held: &Arc<Held>, within: Duration) -> Probed {
+    async fn probed(self: &Arc<Self>, live: &Arc<LiveConnection>, within: Duration) -> Probed {
         let asked = Instant::now();
         let patience = within.max(pause()).min(CONNECT_TIMEOUT);
-        let Ok(answer) = tokio::time::timeout(patience, held.probe()).await else {
-            self.give_up(held, StoreError::new(StoreErrorKind::Unreachable));
+        let Ok(answer) = tokio::time::timeout(patience, live.probe()).await else {
+            self.give_up(live, StoreError::new(StoreErrorKind::Unreachable));
             return Probed::InVain;
         };
-        self.heard(held, &answer);
+        self.heard(live, &answer);
         match answer {
             Ok(()) if asked.elapsed() > within => Probed::NotBack,
             Ok(()) => Probed::Back,

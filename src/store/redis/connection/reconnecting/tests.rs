@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::super::handshake::Handshake;
-use super::super::health::{HASTY, IDLE, LONGEST_SILENCE, MOST_UNANSWERED};
+use super::super::health::{DOWN_AFTER, HASTY, IDLE, MOST_UNANSWERED};
 use super::*;
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
@@ -70,14 +70,14 @@ fn question() -> SelfTest {
     SelfTest::of_server(&Prefix::default())
 }
 
-/// Whether a question is refused because the node has gone silent, before anybody waits for it.
+/// Whether a question is refused because the node has gone down, before anybody waits for it.
 async fn is_refused(connection: &ReconnectingConnection) -> bool {
     let question = question();
     let asked = connection.ask(&question, false);
     let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
     answer.is_ok_and(|answer| {
         let error = answer.map_err(StoreError::from).unwrap_err();
-        error.to_string().contains("gone silent")
+        error.to_string().contains("gone down")
     })
 }
 
@@ -93,7 +93,7 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
     // Nobody listens, so all attempts fail at once.
     drop(hung);
     for _ in 0..100 {
-        // Longer than it is listened to, and longer than earlier attempts take.
+        // Longer than it is checked, and longer than earlier attempts take.
         tokio::time::sleep(Duration::from_secs(10)).await;
         if !is_refused(&connection).await {
             return;
@@ -103,7 +103,7 @@ async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_fo
 }
 
 /// The connection over which a question was answered.
-async fn answered(connection: &ReconnectingConnection) -> Arc<Held> {
+async fn answered(connection: &ReconnectingConnection) -> Arc<LiveConnection> {
     let answer = connection.ask(&question(), false).await;
     answer.map_err(StoreError::from).unwrap();
     connection.0.live().unwrap()
@@ -126,7 +126,10 @@ async fn closing_the_first() -> (oneshot::Sender<()>, ReconnectingConnection) {
 }
 
 /// A connection that was closed since its last answer, and is old enough to be replaced at once.
-async fn closed(close: oneshot::Sender<()>, connection: &ReconnectingConnection) -> Arc<Held> {
+async fn closed(
+    close: oneshot::Sender<()>,
+    connection: &ReconnectingConnection,
+) -> Arc<LiveConnection> {
     let first = answered(connection).await;
     tokio::time::sleep(RECONNECT_PAUSE).await;
     answered(connection).await;
@@ -153,7 +156,7 @@ async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
 async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_to_come() {
     let (close, connection) = closing_the_first().await;
     let first = closed(close, &connection).await;
-    let is_first = |held: Arc<Held>| Arc::ptr_eq(&first, &held);
+    let is_first = |live: Arc<LiveConnection>| Arc::ptr_eq(&first, &live);
     connection.warm_up();
     let made_anew = async {
         while connection.0.live().is_none_or(is_first) {
@@ -173,7 +176,7 @@ async fn a_connection_that_breaks_is_replaced_before_the_next_question() {
     answered(&connection).await;
     close.send(()).unwrap();
     let _broke = connection.ask(&question(), false).await;
-    let is_first = |held: Arc<Held>| Arc::ptr_eq(&first, &held);
+    let is_first = |live: Arc<LiveConnection>| Arc::ptr_eq(&first, &live);
     let replaced = async {
         while connection.0.live().is_none_or(is_first) {
             tokio::time::sleep(HASTY / 10).await;
@@ -216,11 +219,11 @@ async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
     for told in [&mut second, &mut third] {
         assert!(poll!(told).is_pending());
     }
-    let silence = connection.0.silence.as_ref().unwrap();
-    assert!(!silence.is_silent(), "for one who went away");
+    let node_down = connection.0.node_down.as_ref().unwrap();
+    assert!(!node_down.is_down(), "for one who went away");
     // Once the new connection was waited for as long as any is.
     let is_found_out = async {
-        while !silence.is_silent() {
+        while !node_down.is_down() {
             tokio::time::sleep(HASTY).await;
         }
     };
@@ -233,30 +236,29 @@ async fn an_idle_node_that_hangs_is_silent_for_all_who_wake_it() {
 #[tokio::test]
 async fn callers_who_go_away_do_not_make_an_idle_node_silent() {
     let (_goes_on, connection) = standing_still_later().await;
-    let held = answered(&connection).await;
-    tokio::time::sleep(LONGEST_SILENCE).await;
+    let live = answered(&connection).await;
+    tokio::time::sleep(DOWN_AFTER).await;
     let question = question();
     for _ in 0..MOST_UNANSWERED {
         let mut goes_away = Box::pin(connection.ask(&question, false));
         assert!(poll!(&mut goes_away).is_pending());
     }
     let now = answered(&connection).await;
-    assert!(Arc::ptr_eq(&held, &now), "connected anew");
+    assert!(Arc::ptr_eq(&live, &now), "connected anew");
 }
 
 /// All of them go before it can answer, and for longer than it would be waited for.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_before() {
-    let (_goes_on, connection) = answering_after(LONGEST_SILENCE / 10).await;
-    let held = answered(&connection).await;
+    let (_goes_on, connection) = answering_after(DOWN_AFTER / 10).await;
+    let live = answered(&connection).await;
     let (question, started) = (question(), Instant::now());
-    while started.elapsed() < 2 * LONGEST_SILENCE {
-        let goes_away =
-            tokio::time::timeout(LONGEST_SILENCE / 100, connection.ask(&question, false));
+    while started.elapsed() < 2 * DOWN_AFTER {
+        let goes_away = tokio::time::timeout(DOWN_AFTER / 100, connection.ask(&question, false));
         assert!(goes_away.await.is_err(), "refused");
     }
     assert!(
-        Arc::ptr_eq(&held, &connection.0.live().unwrap()),
+        Arc::ptr_eq(&live, &connection.0.live().unwrap()),
         "connected anew"
     );
 }
@@ -273,7 +275,7 @@ async fn no_question_goes_over_a_connection_that_has_gone_silent() {
         let mut given_up = Box::pin(connection.ask(&question, false));
         assert!(poll!(&mut given_up).is_pending());
     }
-    tokio::time::advance(LONGEST_SILENCE).await;
+    tokio::time::advance(DOWN_AFTER).await;
     assert!(connection.0.live().is_none());
 }
 
@@ -298,8 +300,8 @@ async fn one_task_wakes_a_connection_for_all_callers() {
 #[tokio::test(start_paused = true)]
 async fn nobody_wakes_a_silent_node() {
     let (_hung, connection) = hung().await;
-    let silence = connection.0.silence.as_ref().unwrap();
-    while !silence.is_silent() {
+    let node_down = connection.0.node_down.as_ref().unwrap();
+    while !node_down.is_down() {
         is_refused(&connection).await;
     }
     let before = tasks();

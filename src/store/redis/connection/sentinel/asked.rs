@@ -9,7 +9,7 @@ use redis::{ConnectionInfo, RedisResult};
 
 use crate::error::StoreError;
 use crate::store::redis::connection::handshake::{Connected, Handshake};
-use crate::store::redis::error::{of_sentinel, of_silence};
+use crate::store::redis::error::{of_sentinel, of_time_out};
 
 /// What a Sentinel calls a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Sentinel {
         let error = match tokio::time::timeout(patience, self.query(name)).await {
             Ok(Ok(named)) => return Ok(named.map(ServerName::from)),
             Ok(Err(error)) => of_sentinel(error),
-            Err(elapsed) => of_silence(elapsed),
+            Err(elapsed) => of_time_out(elapsed),
         };
         *self.lock() = None;
         Err(self.naming(error))

@@ -181,9 +181,9 @@ impl fmt::Display for Masters {
 /// The more telling of two reasons: that a server cannot be reached is reported only if there is
 /// nothing else.
 fn telling(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
-    let is_silence = |error: &StoreError| error.kind() == StoreErrorKind::Unreachable;
+    let is_time_out = |error: &StoreError| error.kind() == StoreErrorKind::Unreachable;
     match before {
-        Some(before) if !is_silence(&before) || is_silence(&now) => Some(before),
+        Some(before) if !is_time_out(&before) || is_time_out(&now) => Some(before),
         _ => Some(now),
     }
 }

@@ -11,15 +11,15 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, RedisResult, Value};
 
 use super::credentials::LoggedIn;
-use super::health::{Health, LONGEST_SILENCE};
+use super::health::{DOWN_AFTER, Health};
 use super::made::Made;
 use super::probe::Probe;
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::script::Scripted;
 
-pub(super) struct Held {
+pub(super) struct LiveConnection {
     connection: MultiplexedConnection,
-    signs: Health,
+    health: Health,
     probe: Arc<Probe>,
     /// Whether a task probes it beside the questions.
     pub(super) is_being_probed: AtomicBool,
@@ -27,11 +27,11 @@ pub(super) struct Held {
     _logged_in: Option<LoggedIn>,
 }
 
-impl Held {
+impl LiveConnection {
     pub(super) fn new(made: Made, probe: Arc<Probe>) -> Self {
         Self {
             connection: made.connection,
-            signs: Health::new(made.trip),
+            health: Health::new(made.trip),
             probe,
             is_being_probed: AtomicBool::new(false),
             _logged_in: made.logged_in,
@@ -40,12 +40,12 @@ impl Held {
 
     /// How long its first answer took.
     pub(super) fn trip(&self) -> Duration {
-        self.signs.trip()
+        self.health.trip()
     }
 
     /// Its age.
     pub(super) fn age(&self) -> Duration {
-        self.signs.age()
+        self.health.age()
     }
 
     /// Sends EVALSHA; if the server does not know the script, and so has run nothing, then EVAL.
@@ -57,7 +57,7 @@ impl Held {
         question: &impl Scripted,
         is_asking: bool,
     ) -> RedisResult<Value> {
-        let asked = self.signs.asked();
+        let asked = self.health.asked();
         let command = question.by_digest();
         // The rare case is boxed, as every question's future would otherwise need room for it.
         let mut reply = match is_asking {
@@ -134,14 +134,14 @@ impl Held {
         let answer = self.command(&self.probe.script()).await;
         // An error from the server is an answer, too.
         if !answer.as_ref().is_err_and(is_no_answer) {
-            self.signs.answered();
+            self.health.answered();
         }
         answer.map(drop)
     }
 
     /// The same, and it does count, as for a question.
     pub(super) async fn probe_as_question(&self) -> RedisResult<()> {
-        let asked = self.signs.asked();
+        let asked = self.health.asked();
         let answer = self.probe().await;
         if !answer.as_ref().is_err_and(is_no_answer) {
             asked.answered();
@@ -152,7 +152,7 @@ impl Held {
     /// Probes an idle connection whose answer to a question is late. Returns what was heard. If
     /// others hear something before, or one of them gives up: `None`.
     pub(super) async fn reassure(&self) -> Option<RedisResult<()>> {
-        let mut others = pin!(self.signs.news());
+        let mut others = pin!(self.health.news());
         let mut own = pin!(self.probe_as_question());
         poll_fn(|cx| match others.as_mut().poll(cx) {
             Poll::Ready(()) => Poll::Ready(None),
@@ -167,14 +167,14 @@ impl Held {
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.signs.is_dead()
+        self.health.is_dead()
     }
 
     /// Whether the client has seen it closed since the last answer. It then refuses whatever it is
     /// asked at once. A question that it accepts is given up before it is sent; and if another
     /// thread sends it nevertheless, it does nothing.
     pub(super) fn is_closed(&self) -> bool {
-        if !self.signs.is_quiet() {
+        if !self.health.is_quiet() {
             return false;
         }
         let mut connection = self.connection.clone();
@@ -186,26 +186,26 @@ impl Held {
 
     /// Whether its server has not answered for as long as it is waited for.
     pub(super) fn has_gone_silent(&self) -> bool {
-        self.signs.has_gone_silent()
+        self.health.has_gone_silent()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.signs.is_idle()
+        self.health.is_idle()
     }
 
     /// Whether it is idle, and the answer to a question over it is late.
     pub(super) fn is_late(&self) -> bool {
-        self.signs.is_late()
+        self.health.is_late()
     }
 
     /// How long an answer to a probe is awaited.
     pub(super) fn patience(&self) -> Duration {
-        LONGEST_SILENCE.max(self.signs.patience())
+        DOWN_AFTER.max(self.health.patience())
     }
 
     /// Whether questions were given up since the last answer.
     pub(super) fn has_unanswered(&self) -> bool {
-        self.signs.has_unanswered()
+        self.health.has_unanswered()
     }
 }
 
