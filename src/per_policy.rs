@@ -7,10 +7,10 @@ use arc_swap::ArcSwap;
 
 /// One `T` for each policy seen so far, as many as the operator names. When a policy is replaced by
 /// one of another name, its `T` stays.
-pub(crate) struct PerPolicy<T>(ArcSwap<Known<T>>);
+pub(crate) struct PerPolicy<T>(ArcSwap<Each<T>>);
 
 /// Sorted by name: a few comparisons find one, and no hash has to be stored.
-type Known<T> = Vec<(Arc<str>, Arc<T>)>;
+type Each<T> = Vec<(Arc<str>, Arc<T>)>;
 
 impl<T> PerPolicy<T> {
     pub(crate) fn new() -> Self {
@@ -36,7 +36,7 @@ impl<T> PerPolicy<T> {
     fn add(&self, policy: &str, new: Arc<T>) -> Arc<T> {
         let name: Arc<str> = policy.into();
         let before = self.0.rcu(|known| {
-            let mut known = Known::clone(known);
+            let mut known = Each::clone(known);
             if let Err(place) = place_of(policy, &known) {
                 known.insert(place, (Arc::clone(&name), Arc::clone(&new)));
             }
@@ -49,12 +49,12 @@ impl<T> PerPolicy<T> {
     }
 
     /// All of them, by name.
-    pub(crate) fn all(&self) -> Arc<Known<T>> {
+    pub(crate) fn all(&self) -> Arc<Each<T>> {
         self.0.load_full()
     }
 }
 
-fn place_of<T>(policy: &str, known: &Known<T>) -> Result<usize, usize> {
+fn place_of<T>(policy: &str, known: &Each<T>) -> Result<usize, usize> {
     known.binary_search_by(|(name, _)| (**name).cmp(policy))
 }
 

@@ -31,9 +31,9 @@ const WARN_PAUSE: Duration = Duration::from_secs(60);
 
 /// When the log last warned of something.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Warned(Option<Instant>);
+pub(crate) struct LogThrottle(Option<Instant>);
 
-impl Warned {
+impl LogThrottle {
     /// Notes a warning, if one is due. Returns whether it is.
     pub(crate) fn try_warn(&mut self) -> bool {
         let now = Instant::now();
@@ -48,18 +48,18 @@ impl Warned {
 /// The same for all threads that serve requests. None waits for another: whoever comes while one
 /// is here would find that nothing is due.
 #[derive(Default)]
-pub(crate) struct SharedLogThrottle(Mutex<Warned>);
+pub(crate) struct SharedLogThrottle(Mutex<LogThrottle>);
 
 impl SharedLogThrottle {
     pub(crate) fn try_warn(&self) -> bool {
-        let warned = self.0.try_lock();
-        warned.is_ok_and(|mut warned| warned.try_warn())
+        let log_throttle = self.0.try_lock();
+        log_throttle.is_ok_and(|mut log_throttle| log_throttle.try_warn())
     }
 
     /// Takes the place of another one, and its pause.
     pub(crate) fn succeed(&self, before: &Self) {
-        if let (Ok(mut warned), Ok(before)) = (self.0.lock(), before.0.lock()) {
-            *warned = *before;
+        if let (Ok(mut log_throttle), Ok(before)) = (self.0.lock(), before.0.lock()) {
+            *log_throttle = *before;
         }
     }
 }

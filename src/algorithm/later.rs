@@ -1,4 +1,4 @@
-//! `Known`: what a decision that has taken nothing tells about its key from then on.
+//! `LaterVerdict`: what a decision that has taken nothing tells about its key from then on.
 
 use super::action::{Acquire, Action};
 use super::arithmetic::Arithmetic as _;
@@ -13,7 +13,7 @@ const NEVER: Micros = Micros::new(u64::MAX);
 /// What a decision tells about a key until the key is changed: enough to decide again later what
 /// comes back with time alone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
+pub(crate) struct LaterVerdict {
     algorithm: Algorithm,
     /// Twice the cost, and one more if it fits: beside the cost that takes no room of its own, and
     /// there are many.
@@ -25,7 +25,7 @@ pub(crate) struct Known {
     at: Micros,
 }
 
-impl Known {
+impl LaterVerdict {
     /// `None` if the decision has taken something, or tells nothing about later ones.
     pub(crate) fn by(algorithm: &Algorithm, action: &Action, decision: &Decision) -> Option<Self> {
         let is_held = algorithm.lease().is_some();

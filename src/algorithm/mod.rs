@@ -33,7 +33,7 @@ pub(crate) use self::debt::fast_path::FastPath;
 pub use self::dispatch::Algorithm;
 #[cfg(feature = "redis")]
 pub(crate) use self::fixed_point::FixedMicros;
-pub(crate) use self::later::Known;
+pub(crate) use self::later::LaterVerdict;
 pub use self::penalty::Penalty;
 #[cfg(feature = "redis")]
 pub(crate) use self::question::decide_denied;

@@ -1,14 +1,14 @@
 //! `deny` and `allow`: clients by address or by key.
 
 use super::FileError;
-use super::fields::{Field, Fields, Known};
+use super::fields::{Field, Fields, KnownNames};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use crate::access::{AccessList, of_clients};
 use crate::key::Key;
 use crate::ranges::{parsed_range, whole_range};
 
-const FIELDS: Known = &["key", "values"];
+const FIELDS: KnownNames = &["key", "values"];
 
 const EXPECTED: &str = "a list of addresses, ranges and values of keys, such as \
                         [\"203.0.113.0/24\", \"2001:db8::1\", { key = \"header:x-user\", values = \

@@ -11,13 +11,13 @@ use super::FileError;
 use super::place::{Place, PolicyPlace, line_of};
 
 /// The fields that a table can have.
-pub(super) type Known = &'static [&'static str];
+pub(super) type KnownNames = &'static [&'static str];
 
 /// One table without unknown fields.
 pub(super) struct Fields<'t> {
     place: Place<'t>,
     table: &'t DeTable<'t>,
-    known: Known,
+    known: KnownNames,
 }
 
 /// The name of a field as a file has to write it: in quotation marks unless it is a plain word.
@@ -30,7 +30,7 @@ pub(super) fn as_written(name: &str) -> Cow<'_, str> {
 }
 
 /// An error about a text that is not TOML. Names the field of the line if that is a known one.
-pub(super) fn not_toml(text: &str, error: &toml::de::Error, known: &[Known]) -> FileError {
+pub(super) fn not_toml(text: &str, error: &toml::de::Error, known: &[KnownNames]) -> FileError {
     let offset = error.span().map_or(0, |span| span.start);
     let line = line_of(text.as_bytes(), offset);
     let field = text
@@ -53,7 +53,7 @@ impl<'t> Fields<'t> {
     pub(super) fn of_file(
         text: &'t str,
         table: &'t DeTable<'t>,
-        known: Known,
+        known: KnownNames,
     ) -> Result<Self, FileError> {
         Self::of_table(Place::of_file(text), table, known)
     }
@@ -62,7 +62,7 @@ impl<'t> Fields<'t> {
     pub(super) fn policies(
         &self,
         name: &'static str,
-        known: Known,
+        known: KnownNames,
     ) -> Result<Vec<Self>, FileError> {
         let Some(field) = self.get(name) else {
             return Ok(Vec::new());
@@ -86,7 +86,7 @@ impl<'t> Fields<'t> {
     pub(super) fn of_table(
         place: Place<'t>,
         table: &'t DeTable<'t>,
-        known: Known,
+        known: KnownNames,
     ) -> Result<Self, FileError> {
         Self::all_known(place, table, known, &[])
     }
@@ -96,8 +96,8 @@ impl<'t> Fields<'t> {
     fn all_known(
         place: Place<'t>,
         table: &'t DeTable<'t>,
-        known: Known,
-        of_file: Known,
+        known: KnownNames,
+        of_file: KnownNames,
     ) -> Result<Self, FileError> {
         let mut names = table.keys();
         let unknown = names.find(|name| !known.contains(&name.get_ref().as_ref()));
@@ -203,7 +203,7 @@ impl<'t> Field<'t> {
     /// The field as a table without unknown fields.
     pub(super) fn table(
         &self,
-        known: Known,
+        known: KnownNames,
         expected: impl fmt::Display,
     ) -> Result<Fields<'t>, FileError> {
         let table = self.value.as_table();

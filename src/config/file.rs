@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::fields::{Fields, Known, not_toml};
+use super::fields::{Fields, KnownNames, not_toml};
 use super::in_code::InCode;
 use super::place::line_of;
 use super::proxies::Proxies;
@@ -23,7 +23,7 @@ use crate::limiter::Rules;
 use crate::policy::Policy;
 use crate::store::DEFAULT_TIMEOUT;
 
-const FIELDS: Known = &[
+const FIELDS: KnownNames = &[
     "store",
     "tls",
     "prefix",

@@ -1,11 +1,11 @@
 //! `penalty = { ... }`: the file's words for a `Penalty`.
 
-use super::fields::{Field, Known};
+use super::fields::{Field, KnownNames};
 use super::rate::time;
 use super::{FileError, invalid};
 use crate::algorithm::{Algorithm, Penalty};
 
-const FIELDS: Known = &["denials", "within", "ban", "longest"];
+const FIELDS: KnownNames = &["denials", "within", "ban", "longest"];
 
 pub(super) fn read(field: &Field<'_>) -> Result<Penalty, FileError> {
     let expected = "a table, such as { denials = 10, within = \"15min\", ban = \"1h\" }";

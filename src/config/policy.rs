@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::counted::{self, Counted};
-use super::fields::{Field, Fields, Known};
+use super::fields::{Field, Fields, KnownNames};
 use super::proxies::Proxies;
 use super::tiers::{Tiers, refuse_invalid_policy};
 use super::{FileError, key, limit, penalty, prefetch, rate, routes};
@@ -14,7 +14,7 @@ use crate::policy::{OnMissingKey, Policy};
 use crate::request::{CostExtractor, NoRequest};
 use crate::store::FailureMode;
 
-pub(super) const FIELDS: Known = &[
+pub(super) const FIELDS: KnownNames = &[
     "name",
     "algorithm",
     "limit",
@@ -41,7 +41,7 @@ pub(super) const FIELDS: Known = &[
 ];
 
 /// Fields about requests that a layer decides.
-const OF_REQUESTS: Known = &[
+const OF_REQUESTS: KnownNames = &[
     "tiers",
     "key",
     counted::STATUS,
@@ -50,7 +50,7 @@ const OF_REQUESTS: Known = &[
     "on_missing_key",
 ];
 
-const LOCAL_FIELDS: Known = &["local"];
+const LOCAL_FIELDS: KnownNames = &["local"];
 
 /// `timeout` is how long a decision may take.
 pub(super) fn read(

@@ -1,11 +1,11 @@
 //! `prefetch = true`, or `{ ... }`: the file's words for a `Prefetch`.
 
-use super::fields::{Field, Known};
+use super::fields::{Field, KnownNames};
 use super::rate::time;
 use super::{FileError, invalid};
 use crate::store::Prefetch;
 
-const FIELDS: Known = &["share", "max_age"];
+const FIELDS: KnownNames = &["share", "max_age"];
 
 /// `None` if it is switched off.
 pub(super) fn read(field: &Field<'_>) -> Result<Option<Prefetch>, FileError> {

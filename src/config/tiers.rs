@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::fields::{Field, Fields, Known};
+use super::fields::{Field, Fields, KnownNames};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use super::{FileError, invalid, key, limit};
@@ -14,7 +14,7 @@ use crate::limiter::Rules;
 use crate::policy::Policy;
 use crate::request::{KeyExtractor, RequestHead};
 
-const FIELDS: Known = &["key", "values", "limit", "burst", "capacity"];
+const FIELDS: KnownNames = &["key", "values", "limit", "burst", "capacity"];
 
 const EXPECTED: &str = "a list of tables, such as [{ key = \"header:x-plan\", values = [\"gold\"], \
                         limit = \"1000/min\" }]";

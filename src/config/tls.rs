@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::fields::{Field, Fields, Known};
+use super::fields::{Field, Fields, KnownNames};
 use super::{FileError, regular_file};
 use crate::store::RedisStoreBuilder;
 
-const FIELDS: Known = &[
+const FIELDS: KnownNames = &[
     "ca_file",
     "certificate_file",
     "key_file",

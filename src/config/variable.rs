@@ -5,12 +5,12 @@ use std::ffi::OsString;
 use std::fmt;
 
 use super::FileError;
-use super::fields::{Field, Known};
+use super::fields::{Field, KnownNames};
 
 /// The environment variables, by name.
 pub(super) type Environment<'e> = &'e dyn Fn(&str) -> Option<OsString>;
 
-const FIELDS: Known = &["env"];
+const FIELDS: KnownNames = &["env"];
 
 /// A text from the file or from a variable. Errors never show it: it may contain a password.
 pub(super) struct Hidden<'t> {

@@ -148,12 +148,12 @@ impl Route {
     /// Whether it matches what axum's routers have noted in the request.
     #[cfg(feature = "axum")]
     fn matches_noted(&self, request: &RequestHead<'_>) -> bool {
-        let noted = request.extensions;
-        let nested = noted.get::<axum::extract::NestedPath>();
+        let extensions = request.extensions;
+        let nested = extensions.get::<axum::extract::NestedPath>();
         let nested = nested.map(|nested| nested.as_str().trim_end_matches('/'));
-        let matched = noted.get::<axum::extract::MatchedPath>();
+        let matched = extensions.get::<axum::extract::MatchedPath>();
         let own = request.uri.path();
-        let whole = noted.get::<axum::extract::OriginalUri>();
+        let whole = extensions.get::<axum::extract::OriginalUri>();
         // If nothing is nested, the path has been tried already.
         let whole = whole
             .map(|whole| whole.path())

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::Notify;
 
 use self::leases::Leases;
-use self::log_throttle::Warned;
+use self::log_throttle::LogThrottles;
 use self::passes::Passes;
 use self::subjects::Subjects;
 use crate::algorithm::Action;
@@ -111,7 +111,7 @@ struct Shared {
     subjects: Subjects,
     leases: Leases,
     in_flight_work: InFlightWork,
-    warned: Warned,
+    log_throttle: LogThrottles,
     passes: Passes,
     /// Dropped together with the limiter: what keeps it to a file.
     #[cfg(feature = "config")]

@@ -12,14 +12,14 @@ const FOLLOWED: u32 = 1_000;
 /// How many more requests are followed, and when the log last warned.
 pub(super) struct Passes {
     left: AtomicU32,
-    warned: SharedLogThrottle,
+    log_throttle: SharedLogThrottle,
 }
 
 impl Default for Passes {
     fn default() -> Self {
         Self {
             left: AtomicU32::new(FOLLOWED),
-            warned: SharedLogThrottle::default(),
+            log_throttle: SharedLogThrottle::default(),
         }
     }
 }
@@ -64,7 +64,7 @@ impl Passes {
             .ok()?;
         let before = before.map_or(&[][..], |before| &before.0);
         if let Some(twice) = now.iter().find(|counting| before.contains(counting))
-            && self.warned.try_warn()
+            && self.log_throttle.try_warn()
         {
             trace::warn!(
                 policy = &*twice.policy,

@@ -57,7 +57,7 @@ impl Limiter {
             // Not the client's fault, and it lasts until an operator acts. But a client decides how
             // often it happens.
             RejectReason::Misconfigured(explanation)
-                if self.0.warned.try_warn(event.policy, mode) =>
+                if self.0.log_throttle.try_warn(event.policy, mode) =>
             {
                 warn_of_refusal(&event, explanation);
             }

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::counters::Counters;
 use super::origin::AllowedHosts;
-use super::report::{self, Quota};
+use super::report::{self, KeyReport};
 use super::response::{Problem, json};
 use super::{page, subject};
 use crate::decision::Decision;
@@ -187,7 +187,7 @@ async fn peek(
     let (policy, subject) = PolicySubject::read(&api, body)?;
     let decision = api.limiter.peek_subject(&policy.name, subject).await?;
     answered(&decision, "nothing is known of the subject")?;
-    Ok(json(&Quota::of(&policy, subject, &decision)))
+    Ok(json(&KeyReport::of(&policy, subject, &decision)))
 }
 
 async fn reset(
@@ -209,7 +209,7 @@ async fn reset(
         to = decision.remaining(),
         "subject reset by an operator"
     );
-    Ok(json(&Quota::of(&policy, subject, &decision)))
+    Ok(json(&KeyReport::of(&policy, subject, &decision)))
 }
 
 /// Failure modes are for requests; an operator wants to know of the failure.

@@ -111,7 +111,7 @@ struct PolicyState {
 
 /// What a subject has left of a policy.
 #[derive(serde::Serialize)]
-pub(super) struct Quota {
+pub(super) struct KeyReport {
     policy: String,
     /// As in stored keys and logs.
     subject: String,
@@ -214,7 +214,7 @@ impl PolicyState {
     }
 }
 
-impl Quota {
+impl KeyReport {
     pub(super) fn of(policy: &PolicySummary, subject: Subject, decision: &Decision) -> Self {
         Self {
             policy: policy.name.clone(),

@@ -105,8 +105,8 @@ impl<A: Copy + Ord> Sorted<A> {
     /// Only the last range that starts at or before `first` can contain it and everything up to
     /// `last`.
     fn contain_all(&self, first: &A, last: &A) -> bool {
-        let begun = self.0.partition_point(|range| range.start() <= first);
-        self.0[..begun]
+        let end = self.0.partition_point(|range| range.start() <= first);
+        self.0[..end]
             .last()
             .is_some_and(|range| last <= range.end())
     }

@@ -27,7 +27,7 @@ impl LeaderLock {
     }
 
     /// Prolongs a turn to this length from now. Returns whether nobody else has begun one.
-    pub(super) fn go_on(&self, turn: &mut Turn, length: Duration) -> bool {
+    pub(super) fn extend(&self, turn: &mut Turn, length: Duration) -> bool {
         let later = Turn((self.now_us() + us(length)).max(turn.0 + 1));
         let is_mine = self.replace(turn.0, later.0);
         if is_mine {
@@ -73,17 +73,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_has_it_until_the_turn_is_ended_or_has_lapsed() {
-        let duty = LeaderLock::default();
-        let turn = duty.begin(SECOND).unwrap();
-        assert!(duty.begin(SECOND).is_none());
-        assert!(duty.end(&turn));
-        let mut late = duty.begin(SECOND).unwrap();
+        let leader = LeaderLock::default();
+        let turn = leader.begin(SECOND).unwrap();
+        assert!(leader.begin(SECOND).is_none());
+        assert!(leader.end(&turn));
+        let mut late = leader.begin(SECOND).unwrap();
         tokio::time::advance(SECOND).await;
-        let mut turn = duty.begin(SECOND).unwrap();
-        assert!(!duty.go_on(&mut late, SECOND));
-        assert!(!duty.end(&late));
-        assert!(duty.go_on(&mut turn, 2 * SECOND));
+        let mut turn = leader.begin(SECOND).unwrap();
+        assert!(!leader.extend(&mut late, SECOND));
+        assert!(!leader.end(&late));
+        assert!(leader.extend(&mut turn, 2 * SECOND));
         tokio::time::advance(SECOND).await;
-        assert!(duty.begin(SECOND).is_none());
+        assert!(leader.begin(SECOND).is_none());
     }
 }

@@ -12,9 +12,9 @@ use tokio::task::{JoinHandle, unconstrained};
 #[cfg(feature = "redis")]
 pub(crate) fn poll_once<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let mut work = Box::pin(work);
-    let begun = begin(work.as_mut());
+    let start = begin(work.as_mut());
     async move {
-        match begun {
+        match start {
             Poll::Ready(done) => done,
             // Polled once more by its task, which registers the waker.
             Poll::Pending => work.await,

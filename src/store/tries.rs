@@ -85,11 +85,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_pauses_grow_to_a_twelfth_of_the_life_and_end_with_it() {
-        let begun = Instant::now();
+        let start = Instant::now();
         let mut tries = Tries::to_end_leases(60 * SECOND);
         let mut tried = Vec::new();
         while tries.next(&InFlightWork::default()).await {
-            tried.push(begun.elapsed().as_secs());
+            tried.push(start.elapsed().as_secs());
         }
         assert_eq!(tried, [1, 3, 7, 12, 17, 22, 27, 32, 37, 42, 47, 52, 57]);
     }

@@ -141,7 +141,7 @@ mod tests {
     }
 
     impl HeldUp {
-        fn go_on(&self, by: Duration) {
+        fn advance(&self, by: Duration) {
             self.clock.advance(by);
             self.mock.increment(by);
         }
@@ -150,9 +150,9 @@ mod tests {
     impl Clock for HeldUp {
         fn now(&self) -> Micros {
             let [before, behind] = *self.times.lock().unwrap();
-            self.go_on(before);
+            self.advance(before);
             let now = self.clock.now();
-            self.go_on(behind);
+            self.advance(behind);
             now
         }
     }
@@ -171,7 +171,7 @@ mod tests {
         );
         let (held_up, at_once) = (5 * MILLISECOND, Duration::ZERO);
         for times in [[held_up, at_once], [at_once, held_up]] {
-            counted.clock.go_on(MILLISECOND);
+            counted.clock.advance(MILLISECOND);
             *counted.clock.times.lock().unwrap() = times;
             assert_eq!(
                 counted.now(),
@@ -179,7 +179,7 @@ mod tests {
             );
             *counted.clock.times.lock().unwrap() = [at_once; 2];
             assert_eq!(counted.now(), counted.clock.clock.now());
-            counted.clock.go_on(MILLISECOND / 2);
+            counted.clock.advance(MILLISECOND / 2);
             assert_eq!(counted.now(), counted.clock.clock.now());
         }
     }

@@ -1,4 +1,4 @@
-//! What the repository promises of itself: floors, names, versions, fuzz targets, scripts.
+//! What the repository promises of itself: floors, words, names, versions, fuzz targets, scripts.
 
 #[cfg(feature = "config")]
 mod fuzz_targets;
@@ -6,3 +6,4 @@ mod layering;
 mod public_types;
 mod test_script;
 mod test_servers_script;
+mod words;

@@ -63,8 +63,11 @@ impl Limit {
         let period = validate_time(kind.name_of_length(), period)?;
         if kind.is_debt() && rate.permits > most_in(period) {
             let (permits, period) = (rate.permits, Words(rate.period));
-            let given = format_args!("{permits} in {period}");
-            return Err(ConfigError::out_of_range("limit", given, MOST_RATE));
+            return Err(ConfigError::out_of_range(
+                "limit",
+                format_args!("{permits} in {period}"),
+                MOST_RATE,
+            ));
         }
         Ok(ValidLimit {
             kind,

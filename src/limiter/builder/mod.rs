@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::leases::Leases;
-use super::log_throttle::Warned;
+use super::log_throttle::LogThrottles;
 use super::passes::Passes;
 use super::rules::Rules;
 use super::subjects::Subjects;
@@ -131,7 +131,7 @@ impl<S: Store> LimiterBuilder<S> {
             subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
             in_flight_work,
-            warned: Warned::default(),
+            log_throttle: LogThrottles::default(),
             passes: Passes::default(),
             #[cfg(feature = "config")]
             keeper: OnceLock::new(),

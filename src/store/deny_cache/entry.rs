@@ -3,13 +3,13 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::algorithm::{Acquire, Algorithm, Known, Reading};
+use crate::algorithm::{Acquire, Algorithm, LaterVerdict, Reading};
 use crate::time::Micros;
 
 pub(super) struct Entry {
     /// In halves: a `u128` would align entries to 16 bytes, which costs a megabyte for all of them.
     key: [u64; 2],
-    known: Known,
+    known: LaterVerdict,
     /// When the store was asked. It decided no earlier.
     pub(super) sent: Micros,
     /// When the answer arrived. The store decided no later.
@@ -24,7 +24,7 @@ pub(super) struct Entry {
 impl Entry {
     pub(super) fn new(
         key: u128,
-        known: Known,
+        known: LaterVerdict,
         sent: Micros,
         received: Micros,
         again: Micros,

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::denials::Denials;
 use super::table::Version;
-use crate::algorithm::Known;
+use crate::algorithm::LaterVerdict;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::sharded::{ShardedArc, ShardedRef};
@@ -59,16 +59,16 @@ impl CacheTicket {
     #[cfg(feature = "redis")]
     pub(in crate::store) fn are_sent_now<'a>(questions: impl Iterator<Item = &'a mut Self>) {
         let mut read: Option<(*const Denials, Micros)> = None;
-        for noted in questions {
-            let denials = &*noted.denials;
+        for ticket in questions {
+            let denials = &*ticket.denials;
             // Nearly always the same ones, and a clock takes long to read.
             let now = match read {
                 Some((of, now)) if ptr::eq(of, denials) => now,
                 _ => denials.now(),
             };
             read = Some((denials, now));
-            noted.sent = now;
-            for TicketKey { key, version, .. } in &mut noted.keys {
+            ticket.sent = now;
+            for TicketKey { key, version, .. } in &mut ticket.keys {
                 *version = denials.table.version(*key);
             }
         }
@@ -104,7 +104,7 @@ impl CacheTicket {
             .zip(decisions)
             .all(|(check, decision)| check.is_shadow || decision.is_allowed());
         let table = &self.denials.table;
-        for ((noted, check), decision) in self.keys.iter().zip(checks).zip(decisions) {
+        for ((ticket, check), decision) in self.keys.iter().zip(checks).zip(decisions) {
             let may_have_taken = all_allow && decision.is_allowed();
             if may_have_taken && check.action.acquires() == 0 {
                 continue;
@@ -112,12 +112,13 @@ impl CacheTicket {
             if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
                 // A subject that is still denied must wait for these permits, too; and a penalty
                 // may have counted a denial.
-                table.forget(noted.key);
-                changes.add(noted.key);
-            } else if let Some(known) = Known::by(&check.algorithm, &check.action, decision) {
+                table.forget(ticket.key);
+                changes.add(ticket.key);
+            } else if let Some(known) = LaterVerdict::by(&check.algorithm, &check.action, decision)
+            {
                 let received = self.denials.now();
-                let version = noted.version.after(changes.of(noted.key));
-                table.remember(noted.key, version, known, self.sent, received);
+                let version = ticket.version.after(changes.of(ticket.key));
+                table.remember(ticket.key, version, known, self.sent, received);
             }
         }
     }
@@ -172,8 +173,8 @@ impl Invalidation {
 /// remembered.
 impl Drop for CacheTicket {
     fn drop(&mut self) {
-        for noted in self.keys.iter().filter(|noted| noted.is_changed) {
-            self.denials.table.forget(noted.key);
+        for ticket in self.keys.iter().filter(|ticket| ticket.is_changed) {
+            self.denials.table.forget(ticket.key);
         }
     }
 }

@@ -27,7 +27,7 @@ const TURN: Duration = TICK.saturating_mul(2);
 /// At most one task at a time, started by the first question that is not sent.
 #[derive(Default)]
 pub(super) struct RecoveryWatch {
-    duty: LeaderLock,
+    leader: LeaderLock,
     /// Whether there was a question since this was last checked.
     is_asked: AtomicBool,
 }
@@ -43,11 +43,11 @@ impl RecoveryWatch {
         if !self.is_asked.load(Ordering::Relaxed) {
             self.is_asked.store(true, Ordering::Relaxed);
         }
-        let Some(turn) = self.duty.begin(TURN) else {
+        let Some(turn) = self.leader.begin(TURN) else {
             return;
         };
         let Ok(runtime) = Handle::try_current() else {
-            self.duty.end(&turn);
+            self.leader.end(&turn);
             return;
         };
         // A store that cannot tell is asked for this once in each turn, no more often than it would
@@ -92,13 +92,13 @@ impl WatchTask {
     }
 
     fn goes_on(&mut self) -> bool {
-        self.watch.duty.go_on(&mut self.turn, TURN)
+        self.watch.leader.extend(&mut self.turn, TURN)
     }
 }
 
 impl Drop for WatchTask {
     fn drop(&mut self) {
-        self.watch.duty.end(&self.turn);
+        self.watch.leader.end(&self.turn);
     }
 }
 

@@ -19,7 +19,7 @@ const STEPS_A_ROUND: usize = 32;
 pub(super) struct Shards {
     /// If keys could be placed in one shard, a client could fill it, and have a subject there no
     /// longer counted.
-    scatter: KeyedHash,
+    keyed_hash: KeyedHash,
     shards: Box<[Aligned]>,
 }
 
@@ -33,14 +33,14 @@ impl Shards {
     pub(super) fn new(bound: usize) -> Self {
         let shard = || Aligned(Mutex::new(Shard::new(bound)));
         Self {
-            scatter: KeyedHash::new(),
+            keyed_hash: KeyedHash::new(),
             shards: iter::repeat_with(shard).take(SHARDS).collect(),
         }
     }
 
     /// The number by which a check's key is found.
     pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
-        Fingerprint::of(check, &self.scatter)
+        Fingerprint::of(check, &self.keyed_hash)
     }
 
     /// The index of a key's shard.

@@ -19,8 +19,8 @@ const GRACE: Micros = Micros::new(1_000_000);
 pub(super) struct Fingerprint(u128);
 
 impl Fingerprint {
-    pub(super) fn of(check: &Check<'_>, scatter: &KeyedHash) -> Self {
-        Self(scatter.of(check.fingerprint()))
+    pub(super) fn of(check: &Check<'_>, keyed_hash: &KeyedHash) -> Self {
+        Self(keyed_hash.of(check.fingerprint()))
     }
 
     /// Its shard, below 2^`bits`.

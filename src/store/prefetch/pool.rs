@@ -123,7 +123,7 @@ impl<S: Store> Pool<S> {
         let accounts: Vec<GiveBacks> = accounts
             .into_iter()
             .map(|refunds| self.begin_all(refunds))
-            .filter(|begun| !begun.is_empty())
+            .filter(|started| !started.is_empty())
             .collect();
         if accounts.is_empty() {
             return None;

@@ -18,7 +18,7 @@ const PLACE_BITS: u32 = (SHARDS * SETS).ilog2();
 pub(super) struct Table {
     /// If keys could be placed in one set, a client could fill it, and have each question about a
     /// busy subject there go to the store.
-    scatter: KeyedHash,
+    keyed_hash: KeyedHash,
     shards: Box<[Shard]>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Entry<'a> {
 impl Table {
     pub(super) fn new() -> Self {
         Self {
-            scatter: KeyedHash::new(),
+            keyed_hash: KeyedHash::new(),
             shards: iter::repeat_with(Shard::default).take(SHARDS).collect(),
         }
     }
@@ -68,7 +68,7 @@ impl Table {
 
     /// The index of a key's set among those of all shards.
     pub(super) fn place(&self, key: u128) -> usize {
-        self.scatter.place(key, PLACE_BITS)
+        self.keyed_hash.place(key, PLACE_BITS)
     }
 }
 

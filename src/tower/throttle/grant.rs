@@ -127,7 +127,7 @@ impl Grant {
     }
 
     /// Uses the permits. Returns `false` if they are not there.
-    pub(super) fn spend(&mut self) -> bool {
+    pub(super) fn consume(&mut self) -> bool {
         match mem::replace(self, Self::None) {
             Self::Here(mut permit) => {
                 permit.begin_use();

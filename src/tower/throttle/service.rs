@@ -77,7 +77,7 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
 
     fn call(&mut self, request: R) -> S::Future {
         assert!(
-            self.grant.spend(),
+            self.grant.consume(),
             "the service is not ready; poll_ready must be called first"
         );
         self.inner.call(request)

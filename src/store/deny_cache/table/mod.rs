@@ -7,7 +7,7 @@ use std::{array, iter};
 
 use super::entry::Entry;
 use super::set::{MORE_ASKED_AFTER, Pinned, Set};
-use crate::algorithm::{Acquire, Algorithm, Known, Reading};
+use crate::algorithm::{Acquire, Algorithm, LaterVerdict, Reading};
 use crate::sharded::Count;
 use crate::store::keyed_hash::KeyedHash;
 use crate::time::Micros;
@@ -31,7 +31,7 @@ const MORE_AT_ONCE: u64 = 8;
 pub(super) struct Table {
     /// If keys could be placed in one set, a client could crowd its own denials out of it, and each
     /// of its questions would go to the store.
-    scatter: KeyedHash,
+    keyed_hash: KeyedHash,
     shards: Box<[Shard]>,
     pub(super) max_age: Micros,
     hits: Count,
@@ -81,7 +81,7 @@ pub(super) enum Recalled {
 impl Table {
     pub(super) fn new(max_age: Micros) -> Self {
         Self {
-            scatter: KeyedHash::new(),
+            keyed_hash: KeyedHash::new(),
             shards: iter::repeat_with(Shard::default).take(SHARDS).collect(),
             max_age,
             hits: Count::default(),
@@ -205,7 +205,7 @@ impl Table {
         &self,
         key: u128,
         version: Version,
-        known: Known,
+        known: LaterVerdict,
         sent: Micros,
         received: Micros,
     ) {
@@ -224,7 +224,7 @@ impl Table {
     /// The shard of a key, and its set there.
     #[inline]
     fn place(&self, key: u128) -> (&Shard, usize) {
-        let place = self.scatter.place(key, PLACE_BITS);
+        let place = self.keyed_hash.place(key, PLACE_BITS);
         (&self.shards[place / SETS], place % SETS)
     }
 }

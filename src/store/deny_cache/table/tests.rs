@@ -13,7 +13,7 @@ fn asked(now: Micros) -> Moment {
     Moment { now, may_ask: true }
 }
 
-fn denied() -> (Algorithm, Acquire, Known) {
+fn denied() -> (Algorithm, Acquire, LaterVerdict) {
     let algorithm = Algorithm::try_from(&Limit::gcra(1, SECOND)).unwrap();
     let action = Action::acquire(1);
     let mut state = algorithm.untouched();
@@ -26,7 +26,7 @@ fn denied() -> (Algorithm, Acquire, Known) {
         is_shadow: false,
         is_extra_rate: false,
     };
-    let known = Known::by(
+    let known = LaterVerdict::by(
         &algorithm,
         &action,
         &decide(std::iter::once(ask), &[second])[0],

@@ -12,7 +12,7 @@ struct Telling {
     store: Scripted,
     is_back: watch::Sender<bool>,
     /// How often somebody began to wait for it.
-    begun: AtomicUsize,
+    started: AtomicUsize,
     /// Held by everybody who waits for it.
     waiting: Arc<()>,
 }
@@ -24,7 +24,7 @@ impl Store for Telling {
 
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         assert_eq!(within, Duration::from_millis(50));
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.started.fetch_add(1, Ordering::SeqCst);
         let (mut is_back, waiting) = (self.is_back.subscribe(), Arc::clone(&self.waiting));
         Some(Box::pin(async move {
             let _ = is_back.wait_for(|is_back| *is_back).await;
@@ -47,7 +47,7 @@ fn telling(way: Way) -> (Arc<Telling>, Failover) {
             questions: AtomicUsize::default(),
         },
         is_back: watch::Sender::new(false),
-        begun: AtomicUsize::default(),
+        started: AtomicUsize::default(),
         waiting: Arc::default(),
     });
     let deadline = Duration::from_millis(50);
@@ -92,7 +92,7 @@ async fn a_store_that_tells_that_it_is_back_is_asked_at_once_however_long_it_was
 async fn one_caller_watches_for_all_while_there_are_questions() {
     let (store, failover) = telling(Way::Fails(GONE));
     ask_for(&failover, 60 * SECOND).await;
-    assert_eq!(store.begun.load(Ordering::SeqCst), 1);
+    assert_eq!(store.started.load(Ordering::SeqCst), 1);
     assert_eq!(store.waiting(), 1);
 }
 
@@ -121,7 +121,7 @@ fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
     let (idle, busy) = (runtime(), runtime());
     let (store, failover) = telling(Way::Fails(GONE));
     let left = idle.block_on(async {
-        while store.begun.load(Ordering::SeqCst) == 0 {
+        while store.started.load(Ordering::SeqCst) == 0 {
             failure(&failover).await;
         }
         Instant::now()
@@ -129,7 +129,7 @@ fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
     busy.block_on(async {
         tokio::time::sleep_until(left).await;
         ask_for(&failover, 60 * SECOND).await;
-        assert_eq!(store.begun.load(Ordering::SeqCst), 2);
+        assert_eq!(store.started.load(Ordering::SeqCst), 2);
         store.store.now(Way::Works);
         store.is_back.send_replace(true);
         ask_for(&failover, Duration::from_millis(400)).await;
@@ -160,9 +160,9 @@ async fn a_caller_outside_of_any_runtime_leaves_the_watch_to_the_next() {
     std::thread::scope(|scope| {
         scope.spawn(|| drop(question(&failover, &one(FailureMode::Deny))));
     });
-    assert_eq!(store.begun.load(Ordering::SeqCst), 0);
+    assert_eq!(store.started.load(Ordering::SeqCst), 0);
     failure(&failover).await;
-    assert_eq!(store.begun.load(Ordering::SeqCst), 1);
+    assert_eq!(store.started.load(Ordering::SeqCst), 1);
 }
 
 /// The first pause bounds how often a store is asked that wrongly says that it is back.

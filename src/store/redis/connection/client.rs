@@ -28,8 +28,8 @@ const WRITE_QUEUE: usize = InFlight::USUAL;
 /// [`RECONNECT_PAUSE`], or up to a fifth longer, so that a fleet that lost its server at one moment
 /// does not come back all at once.
 pub(in crate::store::redis) fn pause() -> Duration {
-    let scatter = random() % 1_000;
-    RECONNECT_PAUSE + RECONNECT_PAUSE / 5_000 * scatter as u32
+    let jitter = random() % 1_000;
+    RECONNECT_PAUSE + RECONNECT_PAUSE / 5_000 * jitter as u32
 }
 
 /// Without `CLIENT SETINFO`, which some proxies hang up on and some servers refuse: nothing but the

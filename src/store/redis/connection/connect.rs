@@ -67,14 +67,14 @@ impl Connector {
     ) -> (Instant, Result<(Made, Option<Master>), StoreError>) {
         let mut attempts = JoinSet::new();
         loop {
-            let begun = Instant::now();
+            let start = Instant::now();
             let (connector, probe) = (Arc::clone(&self), Arc::clone(&probe));
             attempts.spawn(async move { connector.connect(&probe).await });
-            match tokio::time::timeout_at(begun + pause(), attempts.join_next()).await {
-                Ok(Some(Ok(made))) => return (begun, made),
+            match tokio::time::timeout_at(start + pause(), attempts.join_next()).await {
+                Ok(Some(Ok(made))) => return (start, made),
                 Ok(Some(Err(gone))) => {
                     let error = StoreError::with_source(StoreErrorKind::Unreachable, gone);
-                    return (begun, Err(error));
+                    return (start, Err(error));
                 }
                 // There is at least one.
                 Ok(None) | Err(_) => {}

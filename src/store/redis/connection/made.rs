@@ -32,12 +32,12 @@ impl Made {
         // Also for a hook: a reply that its client does not wait for would look like an
         // answer.
         connection.set_response_timeout(RESPONSE_TIMEOUT);
-        let begun = Instant::now();
+        let start = Instant::now();
         greet(&mut connection, probe).await.map_err(of_connecting)?;
         Ok(Self {
             connection,
             logged_in,
-            trip: begun.elapsed(),
+            trip: start.elapsed(),
         })
     }
 }

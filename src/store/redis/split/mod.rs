@@ -42,8 +42,8 @@ async fn take(
     invalidation: Option<Invalidation>,
     parts: Vec<SlotPart>,
 ) -> Answer {
-    let begun = Instant::now();
-    let mut taken = Taken {
+    let start = Instant::now();
+    let mut taken = Acquired {
         batcher: batcher.clone(),
         invalidation,
         answers: Answers::default(),
@@ -74,7 +74,7 @@ async fn take(
                     answers.push((part, answer));
                 };
                 others
-                    .heard_until(end_of_wait(&batcher, begun), heard)
+                    .heard_until(end_of_wait(&batcher, start), heard)
                     .await;
                 return Ok(in_order(&answers));
             }
@@ -85,21 +85,21 @@ async fn take(
         let shadows = ask_at_once(&batcher, shadows);
         let heard = |part: SlotPart, answer: Answer| taken.answers.note_shadow(part, answer);
         shadows
-            .heard_until(end_of_wait(&batcher, begun), heard)
+            .heard_until(end_of_wait(&batcher, start), heard)
             .await;
     }
     taken.keep().in_order()
 }
 
 /// When decisions stop waiting for the rest, whose nodes are about as far away.
-fn end_of_wait(batcher: &Batcher, begun: Instant) -> Instant {
+fn end_of_wait(batcher: &Batcher, start: Instant) -> Instant {
     let now = Instant::now();
-    now + (now - begun) + batcher.waits.for_other_nodes
+    now + (now - start) + batcher.waits.for_other_nodes
 }
 
 /// Gives back what was taken before a denial, and asks all others about a request that is denied:
 /// if they deny it, too, the longest wait counts, and so do their penalties.
-fn ask_denied(taken: &mut Taken, not_asked: impl Iterator<Item = SlotPart>) -> AtOnce {
+fn ask_denied(taken: &mut Acquired, not_asked: impl Iterator<Item = SlotPart>) -> AtOnce {
     let mut others = AtOnce::new(&taken.batcher);
     for (part, answer) in taken.keep().each {
         let given_back = taken.given_back(&part, &answer).begin();
@@ -194,13 +194,13 @@ impl Answers {
 
 /// What earlier parts have taken. When dropped, it gives that back: the question was given up, or a
 /// later part failed.
-struct Taken {
+struct Acquired {
     batcher: Batcher,
     invalidation: Option<Invalidation>,
     answers: Answers,
 }
 
-impl Taken {
+impl Acquired {
     fn keep(&mut self) -> Answers {
         std::mem::take(&mut self.answers)
     }
@@ -210,7 +210,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for Acquired {
     fn drop(&mut self) {
         for (part, answer) in self.keep().each {
             self.given_back(&part, &answer).begin();

@@ -281,20 +281,20 @@ fn a_call_that_is_back_tells_whether_others_are() {
 #[test]
 fn a_call_whose_reply_does_not_come_is_not_waited_for() {
     let mut queue = Queue::new(2, PATIENCE, CallId(7));
-    let begun = Instant::now();
+    let start = Instant::now();
     let first = queue
-        .send_unbatched(Some(1), 1, begun, Reach::Near)
+        .send_unbatched(Some(1), 1, start, Reach::Near)
         .unwrap();
     assert_eq!(queue.late_at(), None, "nobody waits");
     wait(&mut queue, [Acquire(1, 0), Acquire(1, 2)]);
-    assert_eq!(queue.late_at(), Some(begun + PATIENCE));
+    assert_eq!(queue.late_at(), Some(start + PATIENCE));
     assert_eq!(
-        queue.stop_waiting_for_late(begun + PATIENCE / 2),
+        queue.stop_waiting_for_late(start + PATIENCE / 2),
         Duration::ZERO
     );
     assert_eq!(flush(&mut queue), None);
     let work = queue.work(first);
-    assert_eq!(queue.stop_waiting_for_late(begun + PATIENCE), work);
+    assert_eq!(queue.stop_waiting_for_late(start + PATIENCE), work);
     let (second, leaving) = flushed(&mut queue);
     assert_eq!(leaving, [Acquire(1, 0), Acquire(1, 2)]);
     wait(&mut queue, [Acquire(1, 1)]);
@@ -309,13 +309,13 @@ fn a_call_whose_reply_does_not_come_is_not_waited_for() {
 #[test]
 fn a_batch_whose_reply_is_there_is_waited_for_anew() {
     let mut queue = queue(1);
-    let begun = Instant::now();
+    let start = Instant::now();
     wait(&mut queue, [Acquire(1, 0)]);
-    let first = queue.flush(begun, Reach::Near).unwrap().call;
+    let first = queue.flush(start, Reach::Near).unwrap().call;
     wait(&mut queue, [Acquire(1, 1)]);
-    let back = begun + PATIENCE / 2;
+    let back = start + PATIENCE / 2;
     assert_eq!(queue.reply(first, back), Others::None);
-    queue.stop_waiting_for_late(begun + PATIENCE);
+    queue.stop_waiting_for_late(start + PATIENCE);
     assert_eq!(queue.late_at(), Some(back + PATIENCE));
     queue.stop_waiting_for_late(back + PATIENCE);
     assert_eq!(queue.end(first), Duration::ZERO);

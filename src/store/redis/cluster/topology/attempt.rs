@@ -68,9 +68,9 @@ impl Attempt {
         let mut why = StoreError::new(StoreErrorKind::Configuration);
         let was_told = !known.is_empty() && known.why_unassigned().is_none();
         let mut unassigned = None;
-        let begun = Instant::now();
+        let start = Instant::now();
         loop {
-            let node = match begun.elapsed() < MASTERS_TIMEOUT {
+            let node = match start.elapsed() < MASTERS_TIMEOUT {
                 true => masters.next().or_else(|| seeds.next()),
                 false => seeds.next().or_else(|| masters.next()),
             };

@@ -41,7 +41,7 @@ impl Attempt {
         let shared = &self.0;
         let (connector, probe) = (Arc::clone(&shared.connector), Arc::clone(&shared.probe));
         let mut connecting = pin!(connector.connect_soon(probe));
-        let (begun, made) = loop {
+        let (start, made) = loop {
             if let Ok(made) = timeout(DOWN_AFTER, &mut connecting).await {
                 break made;
             }
@@ -57,7 +57,7 @@ impl Attempt {
             // That says nothing about the server.
             Err(_) if is_ending(&shared.home) => self.end(Link::Down(None)),
             Err(error) => self.end(Link::Down(Some(Failure {
-                until: begun + pause(),
+                until: start + pause(),
                 error,
             }))),
         }

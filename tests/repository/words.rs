@@ -1,0 +1,98 @@
+//! The words of the field stand in the code, and none of a language of its own: a reader who knows tower, tokio and
+//! redis needs no glossary.
+
+use std::fs;
+
+use support::sources::{files_in, src};
+
+/// What each was called before it got the field's word.
+const GONE: [(&str, &str); 44] = [
+    ("Take", "Acquire"),
+    ("Taken", "Charges"),
+    ("Patience", "Wait"),
+    ("UntilItFits", "Strict"),
+    ("UntilPaid", "Burst"),
+    ("Judged", "Conclusion"),
+    ("Judging", "Evaluation"),
+    ("Judges", "RateSet"),
+    ("Unjudged", "RejectReason"),
+    ("judge", "evaluate or decide"),
+    ("judged", "evaluated or decided"),
+    ("Refusal", "EarlyRejection"),
+    ("Sentence", "Disposition"),
+    ("ReadyPolicy", "CompiledPolicy"),
+    ("ReadyRules", "CompiledRules"),
+    ("ReadRequest", "ResolvedRequest"),
+    ("Whose", "ResolvedKey"),
+    ("Waitable", "WaitingPolicy"),
+    ("Reserving", "PendingEvaluation"),
+    ("Held", "Permit or LiveConnection"),
+    ("SoundLimit", "ValidLimit"),
+    ("unsound", "invalid"),
+    ("FurtherRate", "ExtraRate"),
+    ("Noted", "CacheTicket"),
+    ("Forgetting", "Invalidation"),
+    ("Known", "LaterVerdict"),
+    ("Claim", "LeaderClaim"),
+    ("Duty", "LeaderLock"),
+    ("Lane", "ReconnectingConnection"),
+    ("lane", "connection"),
+    ("Signs", "Health"),
+    ("signs", "health"),
+    ("Silence", "NodeDown"),
+    ("Listening", "HealthCheck"),
+    ("Scatter", "KeyedHash"),
+    ("Spread", "ShardedArc"),
+    ("Warned", "LogThrottle"),
+    ("UnderWay", "InFlightWork"),
+    ("OnItsWay", "InFlightGuard"),
+    ("go_on", "spawn_polled"),
+    ("begun", "poll_once"),
+    ("caught", "catch_panic"),
+    ("ForeignValue", "CorruptValue"),
+    ("by_policy", "per_policy"),
+];
+
+#[test]
+fn the_fields_words_stand_in_the_code() {
+    let files = files_in(&src());
+    assert!(files.len() > 20, "found only {files:?}");
+    let left: Vec<_> = files
+        .iter()
+        .flat_map(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let place = file.display().to_string();
+            words_left(&text)
+                .into_iter()
+                .map(move |(line, left)| format!("{place}:{line}: {left}"))
+        })
+        .collect();
+    assert!(left.is_empty(), "\n{}\n", left.join("\n"));
+}
+
+#[test]
+fn a_word_is_found_in_code_but_not_in_a_sentence() {
+    let found = |text| words_left(text).len();
+    assert_eq!(found("let lane = 1;"), 1);
+    assert_eq!(found("struct Lane(Signs);\n"), 2);
+    assert_eq!(found("// Who is in the left lane.\nlet lanes = 2;"), 0);
+    assert_eq!(found("say(\"has begun\"); // and go_on"), 0);
+}
+
+/// The words that are left in a text's code, each with its line and the field's word for it.
+fn words_left(text: &str) -> Vec<(usize, String)> {
+    let mut left = Vec::new();
+    for (nth, line) in text.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        // Every other piece is in quotes.
+        let code = code.split('"').step_by(2);
+        let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let words = code.flat_map(|piece| piece.split(move |letter| !is_word(letter)));
+        for word in words {
+            if let Some((gone, now)) = GONE.iter().find(|(gone, _)| *gone == word) {
+                left.push((nth + 1, format!("{gone} is now {now}")));
+            }
+        }
+    }
+    left
+}
