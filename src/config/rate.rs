@@ -18,7 +18,7 @@ const UNITS: [(&str, Duration); 5] = [
 
 /// A number of permits in a time; zero admits nothing.
 pub(super) fn rate(field: &Field<'_>) -> Result<(u64, Duration), FileError> {
-    let expected = format_args!(
+    let expected = format!(
         "permits in a period, such as \"100/min\" or \"5/15min\", with at most {MOST_PERMITS} \
          permits and ms, s, min, h or day"
     );
@@ -32,7 +32,7 @@ pub(super) fn rate(field: &Field<'_>) -> Result<(u64, Duration), FileError> {
         let permits = number(permits).filter(|permits| *permits <= MOST_PERMITS);
         Some((permits?, time))
     };
-    parse(field.text(expected)?).ok_or_else(|| field.expected(expected))
+    parse(field.text(&expected)?).ok_or_else(|| field.expected(&expected))
 }
 
 /// A time with its unit.
