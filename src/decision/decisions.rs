@@ -97,6 +97,7 @@ impl Decisions {
 impl Deref for Decisions {
     type Target = [Decision];
 
+    #[inline]
     fn deref(&self) -> &[Decision] {
         match &self.0 {
             Each::One(decision) => std::slice::from_ref(decision),

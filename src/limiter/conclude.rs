@@ -145,6 +145,7 @@ impl<'a> Conclusion<'a> {
     }
 
     /// The decision that explains a denial.
+    #[inline]
     pub(crate) fn denied_by(&self) -> Option<&'a Decision> {
         self.decisions.get(self.decisions.denied_by()?)
     }

@@ -362,6 +362,7 @@ impl Limiter {
     }
 }
 
+#[inline]
 fn is_on_list(list: &AccessList, request: &RequestHead<'_>) -> Result<Found, EarlyRejection> {
     let found = list.find_address_of(request);
     found.map_err(|text| EarlyRejection::of_nobody(RejectReason::Misconfigured(text)))

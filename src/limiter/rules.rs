@@ -229,6 +229,7 @@ impl CompiledRules {
     }
 
     /// The policy of this name, with its position.
+    #[inline]
     pub(super) fn find(&self, name: &str) -> Result<(usize, &Arc<CompiledPolicy>), CheckError> {
         let mut policies = self.policies.iter().enumerate();
         policies

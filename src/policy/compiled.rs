@@ -130,6 +130,7 @@ impl CompiledPolicy {
     }
 
     /// The check that applies an action to permits taken under one of the rates, counted from 0.
+    #[inline(always)]
     pub(crate) fn check(
         &self,
         rate: usize,
@@ -146,6 +147,7 @@ impl CompiledPolicy {
 
     /// In shadow no request waits, so one that would have to wait does not fit. If it were counted
     /// all the same, those who come once the policy is enforced would pay for it.
+    #[inline]
     fn check_of<'a>(
         &self,
         policy: &'a PolicyId,

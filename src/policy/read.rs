@@ -107,6 +107,7 @@ impl CompiledPolicy {
     }
 
     /// The algorithms that decide a request with this key; `None` if nothing is admitted.
+    #[inline]
     pub(crate) fn rate_set(
         &self,
         request: &RequestHead<'_>,
