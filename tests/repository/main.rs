@@ -3,6 +3,7 @@
 #[cfg(feature = "config")]
 mod fuzz_targets;
 mod layering;
+mod maps;
 mod public_types;
 mod test_script;
 mod test_servers_script;
