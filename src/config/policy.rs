@@ -135,7 +135,7 @@ fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileErro
     let by_header = || fields.get("cost").filter(|cost| cost.as_text().is_some());
     match of_requests.or_else(by_header) {
         Some(field) => Err(field.refuse(
-            "applies to requests that a layer rate_set, and with on = \"none\" there are none; \
+            "applies to requests that a layer decides, and with on = \"none\" there are none; \
              leave it out",
         )),
         None => Ok(policy.on(NoRequest)),

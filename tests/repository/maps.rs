@@ -6,7 +6,15 @@ use std::path::Path;
 fn every_file_that_a_map_names_exists() {
     let root = Path::new(support::ROOT);
     // Where the pages say that paths begin.
-    let bases = ["", "src", "src/store", "src/store/redis", "tests", "lua", "docs"];
+    let bases = [
+        "",
+        "src",
+        "src/store",
+        "src/store/redis",
+        "tests",
+        "lua",
+        "docs",
+    ];
     for page in [
         include_str!("../../ARCHITECTURE.md"),
         include_str!("../../CONTRIBUTING.md"),
@@ -27,7 +35,9 @@ fn a_map_names_files_in_backquotes() {
 fn files_in(page: &str) -> impl Iterator<Item = &str> {
     let quoted = page.split('`').skip(1).step_by(2);
     quoted.filter(|text| {
-        let is_file = [".rs", ".lua", ".toml"].iter().any(|end| text.ends_with(end));
+        let is_file = [".rs", ".lua", ".toml"]
+            .iter()
+            .any(|end| text.ends_with(end));
         is_file && !text.contains([' ', '*', '<', '{'])
     })
 }

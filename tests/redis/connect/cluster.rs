@@ -148,7 +148,7 @@ async fn a_node_that_is_asked_for_the_slots_in_vain_is_named() {
 }
 
 #[tokio::test]
-async fn a_node_that_has_gone_silent_is_named() {
+async fn a_node_that_is_down_is_named() {
     let cluster = Cluster::behind_proxies();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let (policy, limit) = (PolicyId::new("api"), Limit::gcra(9, DAY));

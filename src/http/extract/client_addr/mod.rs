@@ -20,7 +20,7 @@ mod node;
 use self::attribution::{Attribution, Syntax, Trust, Unknown, attribute};
 use self::forwarded::MAX_HOPS;
 
-const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose resolved quota they use; \
+const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose whose quota they use; \
                                list the proxies' addresses, or count the proxies with \
                                trusted_hops";
 

@@ -115,7 +115,7 @@ const NO_PEER: &str = "the request does not carry its peer's address. \
     on hyper, insert `tower_throttle::Peer::Address`, and on axum over a Unix socket \
     `Peer::UnixSocket`, into the extensions of each request, by a layer outside of this one";
 
-const NO_ADDRESS: &str = "the request came over a Unix socket, resolved peer has no address: \
+const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no address: \
     use `ClientAddr`, which reads it from the header that the proxy sets";
 
 const PROXY_IS_PEER: &str = "requests come from a private or loopback address and name another in \

@@ -53,7 +53,7 @@ impl NodeDown {
         }
         Err(StoreError::with_source(
             StoreErrorKind::Unreachable,
-            "the node has gone down",
+            "the node is down",
         ))
     }
 }

@@ -77,7 +77,7 @@ async fn is_refused(connection: &ReconnectingConnection) -> bool {
     let answer = tokio::time::timeout(Duration::from_millis(100), asked).await;
     answer.is_ok_and(|answer| {
         let error = answer.map_err(StoreError::from).unwrap_err();
-        error.to_string().contains("gone down")
+        error.to_string().contains("is down")
     })
 }
 
