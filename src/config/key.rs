@@ -12,7 +12,7 @@ use crate::request::{Everybody, KeyExtractor};
 const EXPECTED: &str = "\"client-addr\", \"peer\", \"host\", \"header:<name>\", \"user\", \"everybody\" \
                         or a list of these";
 
-/// ResolvedKey request it is, once an outer middleware has found out: the extension that `key = "user"`
+/// Whose request it is, once an outer middleware has found out: the extension that `key = "user"`
 /// in a configuration file reads. A request without it is answered with 500 and an explanation,
 /// unless the policy has an `on_missing_key`.
 ///

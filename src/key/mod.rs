@@ -13,7 +13,7 @@ use crate::error::ConfigError;
 
 mod words;
 
-/// ResolvedKey quota it is: the subject of a check.
+/// Whose quota it is: the subject of a check.
 ///
 /// Made from text, bytes, numbers, addresses, or several keys together. The encoding is injective:
 /// different subjects are different keys, even if they differ only in kind and not in text. `Debug`

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::{Domain, Key};
 
 impl Key {
-    /// ResolvedKey quota it is, in words: `alice`, `x-user: alice`, `203.0.113.9`. For people: different
+    /// Whose quota it is, in words: `alice`, `x-user: alice`, `203.0.113.9`. For people: different
     /// kinds of keys may read alike.
     pub(crate) fn in_words(&self) -> String {
         each(&self.0).join(", ")

@@ -44,7 +44,8 @@ impl Evaluation {
         }
         let each = self.applied.each.iter().zip(self.decisions.iter());
         for (nth, (of, decision)) in each.enumerate() {
-            if of.is_reported() {
+            let is_undecided = self.applied.asks_anew && decision.store_failure().is_some();
+            if of.is_reported() && !is_undecided {
                 let (policy, shown) = (self.policy(of), self.applied.shown(nth));
                 limiter.report(policy, of.mode, of.subject, shown, decision);
             }

@@ -52,6 +52,9 @@ pub(super) struct Applied {
     may_give_back: bool,
     /// Clients are not told of policies in shadow.
     pub(super) hides_shadows: bool,
+    /// Whether the store alone is asked anew, by a caller who has a place in the local share: if it
+    /// gives no answer, nothing is decided.
+    pub(super) asks_anew: bool,
     /// How many checks of a penalty were moved in front of the limit's.
     pub(super) penalties_ahead: usize,
 }
@@ -211,9 +214,8 @@ impl Limiter {
             }
         }
         if !checks.is_empty() {
-            let charges = applied
-                .may_give_back
-                .then(|| self.charges(rules, applied, &mut checks));
+            let may_give_back = applied.may_give_back && !applied.is_denied;
+            let charges = may_give_back.then(|| self.charges(rules, applied, &mut checks));
             evaluation.charges = charges;
             evaluation.in_flight = self.ask(applied, &checks, &mut evaluation.decisions);
         }
@@ -286,12 +288,13 @@ impl Limiter {
         if checks.is_empty() {
             return Ok(());
         }
+        applied.asks_anew = asked_as.of_store_alone;
         if asked_as.of_store_alone {
             for check in &mut checks {
                 check.on_store_failure = FailureMode::Deny;
             }
         }
-        if asked_as.is_permit {
+        if asked_as.is_permit && !applied.is_denied {
             evaluation.charges = Some(self.charges(rules, applied, &mut checks));
         }
         if applied.penalties_ahead > 0 {

@@ -9,7 +9,7 @@ use crate::key::Subject;
 use crate::policy::CompiledPolicy;
 use crate::store::Check;
 
-/// ResolvedKey permits were asked for, and under which limit. Later actions on them use the same mode: a
+/// Whose permits were asked for, and under which limit. Later actions on them use the same mode: a
 /// corrupt value under the key of a policy in shadow must not keep other permits from being given
 /// back.
 #[derive(Clone)]

@@ -203,7 +203,7 @@ impl Policy {
     ///
     /// **Keep it shorter than clients wait**, by their own timeout or that of a proxy. A client
     /// that gives up returns its permits only if nobody has queued behind it. So while demand
-    /// exceeds the limit, all clients come to wait for places that nobody uses. Acquire 40 clients
+    /// exceeds the limit, all clients come to wait for places that nobody uses. Take 40 clients
     /// under a limit of 20 a second, each of which gives up after half a second and tries again:
     /// with a longest wait of 400 ms all 20 a second are answered; with a second or more, none are
     /// after the first second.

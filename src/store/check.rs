@@ -31,7 +31,7 @@ use crate::time::{Micros, SECOND};
 pub struct Check<'a> {
     /// The policy that asks; the check of its [`Penalty`](crate::Penalty) has the same.
     pub policy: &'a PolicyId,
-    /// ResolvedKey quota it is.
+    /// Whose quota it is.
     pub subject: Subject,
     /// How to decide.
     pub algorithm: Algorithm,

@@ -33,7 +33,7 @@ impl Local {
         self.0.get().is_some()
     }
 
-    /// RateSet the checks that have a local share. Their decisions come in the same order.
+    /// Decides the checks that have a local share. Their decisions come in the same order.
     pub(super) fn decide(&self, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
         let is_decided_here = |check: &&Check<'_>| share(check).is_some();
         if !checks.iter().any(|check| is_decided_here(&check)) {

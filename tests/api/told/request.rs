@@ -11,7 +11,7 @@ use super::stage::{Event, How, Response, Stage};
 use super::{denial, promises};
 use support::bench::Bench;
 
-/// ResolvedKey answer is decided. It only looks, until it asks again when it was told to.
+/// Whose answer is decided. It only looks, until it asks again when it was told to.
 pub(crate) const ASKED: usize = 0;
 /// What each of the others does after the request.
 pub(crate) const TAKES_WHAT_REMAINS: usize = 1;

@@ -117,7 +117,7 @@ pub(super) struct Policy {
     /// holds. All have the limit of the policy unless said.
     #[schemars(length(min = 1))]
     tiers: Option<Vec<Tier>>,
-    /// ResolvedKey quota it is. A list makes one key of all. Of a policy that is on "none" handlers say it.
+    /// Whose quota it is. A list makes one key of all. Of a policy that is on "none" handlers say it.
     key: Option<OneOrMore<Key>>,
     /// The requests that it is about; every request unless said. "none": only handlers ask by it.
     on: Option<On>,

@@ -1,4 +1,4 @@
-//! ResolvedKey request it is behind proxies: one row for each thing that a header may say.
+//! Whose request it is behind proxies: one row for each thing that a header may say.
 
 use std::net::IpAddr;
 

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tower_throttle::{RequestHead, RequestMatcher as _, Route};
 
-/// RateSet one request, by `from_fn_with_state(decide, ask)`.
+/// Decides one request, by `from_fn_with_state(decide, ask)`.
 #[derive(Clone)]
 pub(crate) struct Decide {
     routes: Arc<[Route]>,

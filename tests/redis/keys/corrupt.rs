@@ -301,7 +301,7 @@ async fn a_wrong_total_of_what_has_lapsed_fails_its_question() {
     }
 }
 
-/// Invalidation a key is asked for by name, and is the way to get rid of what should not be there.
+/// Forgetting a key is asked for by name, and is the way to get rid of what should not be there.
 #[tokio::test]
 async fn a_reset_forgets_also_what_is_not_ours() {
     let server = Server::start();
