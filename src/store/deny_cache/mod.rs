@@ -6,17 +6,14 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use self::table::Denials;
 use super::{Answer, Check, GivenBack, Recovered, Store};
 use crate::decision::Decisions;
 use crate::sharded::ShardedArc;
 
-use self::denials::Denials;
-
-pub(super) mod denials;
 mod entry;
 mod recall;
-mod set;
-mod table;
+pub(super) mod table;
 pub(super) mod ticket;
 
 /// Remembers the denials of the store that it wraps, and answers from memory for subjects that are

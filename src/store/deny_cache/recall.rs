@@ -4,10 +4,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::denials::Denials;
-use super::table::{Moment, Recalled};
+use super::table::{Denials, Moment, Recalled};
 use super::ticket::CacheTicket;
-
 use crate::algorithm::{Action, Reading};
 use crate::decision::{Decision, Decisions};
 use crate::sharded::ShardedArc;

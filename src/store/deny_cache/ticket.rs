@@ -5,8 +5,7 @@ use std::{ops::Deref, ptr};
 
 use smallvec::SmallVec;
 
-use super::denials::Denials;
-use super::table::Version;
+use super::table::{Denials, Version};
 use crate::algorithm::LaterVerdict;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 
-use super::deny_cache::denials::Denials;
+use super::deny_cache::table::Denials;
 use super::deny_cache::ticket::CacheTicket;
 use super::owned::{OwnedCheck, of_each, question};
 use super::{Answer, Check, GivenBack, PendingAnswer, Recovered, Store};

@@ -1,7 +1,7 @@
 use std::sync::Barrier;
 use std::thread;
 
-use super::super::set::WAYS;
+use super::super::entry::WAYS;
 use super::*;
 use crate::algorithm::{Action, Ask, decide};
 use crate::limit::Limit;
