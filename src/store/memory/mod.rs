@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use self::shards::{SHARDS, Shards};
+use self::shard::{SHARDS, Shards};
 use self::together::Together;
 use super::{Answer, Check, Store};
 use crate::decision::Decisions;
@@ -16,9 +16,7 @@ use crate::error::StoreError;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod shard;
-mod shards;
 mod slot;
-mod table;
 mod together;
 
 const DEFAULT_CAPACITY: usize = 1_000_000;

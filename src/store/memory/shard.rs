@@ -1,18 +1,75 @@
-//! One part of the keys: a bounded table, and two hands that go round it.
+//! All shards, and one of them: a bounded table, and two hands that go round it.
 //!
 //! The broom removes keys that are over. In a full table the clock's hand evicts keys that were not
 //! used lately (the CLOCK algorithm, with up to three chances), but never that of a subject being
 //! denied. There are two hands because sweeping with the clock's hand would carry it past keys that
 //! are due for eviction.
 
-use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{iter, mem};
+
+use hashbrown::HashTable;
 
 use super::slot::{Fingerprint, Slot};
-use super::table::{self, Table};
 use crate::decision::{Decision, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
+use crate::store::keyed_hash::KeyedHash;
 use crate::time::Micros;
+
+/// Enough that two threads rarely want the same shard.
+pub(super) const SHARDS: usize = 1 << SHARD_BITS;
+const SHARD_BITS: u32 = 6;
+
+/// How many buckets are swept at a time.
+const STEPS_A_ROUND: usize = 32;
+
+pub(super) struct Shards {
+    /// If keys could be placed in one shard, a client could fill it, and have a subject there no
+    /// longer counted.
+    keyed_hash: KeyedHash,
+    shards: Box<[Aligned]>,
+}
+
+/// On cache lines of its own, a pair because some processors fetch pairs: taking one lock must not
+/// slow down its neighbours.
+#[repr(align(128))]
+struct Aligned(Mutex<Shard>);
+
+impl Shards {
+    /// Shards of at most `bound` keys each.
+    pub(super) fn new(bound: usize) -> Self {
+        let shard = || Aligned(Mutex::new(Shard::new(bound)));
+        Self {
+            keyed_hash: KeyedHash::new(),
+            shards: iter::repeat_with(shard).take(SHARDS).collect(),
+        }
+    }
+
+    /// The number by which a check's key is found.
+    pub(super) fn fingerprint(&self, check: &Check<'_>) -> Fingerprint {
+        Fingerprint::of(check, &self.keyed_hash)
+    }
+
+    /// The index of a key's shard.
+    pub(super) fn home(fingerprint: Fingerprint) -> usize {
+        fingerprint.shard(SHARD_BITS)
+    }
+
+    pub(super) fn lock(&self, home: usize) -> MutexGuard<'_, Shard> {
+        // Every step under the lock leaves whole slots behind, so another thread's panic spoils
+        // nothing here.
+        let lock = self.shards[home].0.lock();
+        lock.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves a shard's broom on, unless the shard is locked.
+    pub(super) fn sweep(&self, home: usize, now: Micros) {
+        if let Ok(mut shard) = self.shards[home].0.try_lock() {
+            shard.sweep(STEPS_A_ROUND, now, &[]);
+        }
+    }
+}
 
 /// How many buckets are swept when a key enters. While keys enter a table, it is rarely less than
 /// two fifths full, so the broom sees more keys than enter.
@@ -134,7 +191,7 @@ impl Shard {
         if self.slots.len() >= self.bound {
             self.evict(now, keep)?;
         }
-        table::insert(&mut self.slots, slot)
+        insert(&mut self.slots, slot)
     }
 
     /// Undoes an [`insert`](Self::insert).
@@ -212,8 +269,67 @@ impl Hand {
     }
 }
 
+/// A shard's keys.
+///
+/// A removal may leave a tombstone that occupies a bucket until all keys are rehashed. The library
+/// rehashes in place only if the table is less than half full, and otherwise doubles it, so memory
+/// would depend on how long keys have come and gone. Here it depends on how many there are.
+type Table = HashTable<Slot>;
+
+/// Inserts a key that is not in the table.
+///
+/// # Errors
+///
+/// [`StoreErrorKind::Full`] if the system has no memory for it.
+fn insert(table: &mut Table, slot: Slot) -> Result<(), StoreError> {
+    make_room(table)?;
+    place(table, slot);
+    Ok(())
+}
+
+/// Makes sure of a bucket for one more key.
+fn make_room(table: &mut Table) -> Result<(), StoreError> {
+    let left = table.capacity() - table.len();
+    // The library would fill seven of eight buckets. The room between three quarters and that is
+    // left to tombstones, so it takes many removals to use it up.
+    if table.len() >= table.num_buckets() / 4 * 3 {
+        table.try_reserve(left + 1, hash).map_err(full)
+    } else if left == 0 {
+        renew(table)
+    } else {
+        Ok(())
+    }
+}
+
+/// Rehashes all keys in place. If they were moved to another table, the allocator might keep the
+/// memory of this one without using it.
+fn renew(table: &mut Table) -> Result<(), StoreError> {
+    let mut slots = Vec::new();
+    slots.try_reserve_exact(table.len()).map_err(full)?;
+    slots.extend(table.drain());
+    for slot in slots {
+        place(table, slot);
+    }
+    Ok(())
+}
+
+fn place(table: &mut Table, slot: Slot) {
+    table.insert_unique(hash(&slot), slot, hash);
+}
+
+fn hash(slot: &Slot) -> u64 {
+    slot.fingerprint.hash()
+}
+
+/// The reason is dropped: it says no more than the kind does.
+fn full<E>(_reason: E) -> StoreError {
+    StoreError::new(StoreErrorKind::Full)
+}
+
 #[cfg(test)]
 mod tests {
+    use hashbrown::hash_table::OccupiedEntry;
+
     use super::*;
     use crate::store::memory::slot::tests::{NOW, slot};
 
@@ -230,5 +346,49 @@ mod tests {
         shard.insert(slot(2), NOW, &[]).unwrap();
         assert!(shard.find(names[0]).is_none());
         assert!(shard.find(names[1]).is_some());
+    }
+
+    fn find(table: &mut Table, key: u64) -> Option<OccupiedEntry<'_, Slot>> {
+        let Slot { fingerprint, .. } = slot(key);
+        let is_it = |slot: &Slot| slot.fingerprint == fingerprint;
+        table.find_entry(fingerprint.hash(), is_it).ok()
+    }
+
+    /// Over one doubling, so that the table is once as full and once as empty as it gets.
+    #[test]
+    fn the_table_grows_with_the_keys_it_holds_at_once_and_not_with_those_that_passed() {
+        for keys in (700..=1_400).step_by(140) {
+            let mut table = Table::new();
+            for key in 0..keys {
+                insert(&mut table, slot(key)).unwrap();
+            }
+            let bytes = table.allocation_size();
+            assert!(bytes as u64 <= 180 * keys, "{keys} keys take {bytes} bytes");
+            for key in keys..8_000 {
+                find(&mut table, key - keys).unwrap().remove();
+                insert(&mut table, slot(key)).unwrap();
+                assert_eq!(table.allocation_size(), bytes, "{keys} keys, after {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_worn_table_is_renewed_in_its_size_and_loses_nothing() {
+        const KEYS: u64 = 96 - 1;
+        let mut table = Table::with_capacity(112);
+        assert_eq!(table.num_buckets(), 128);
+        let mut next = 0;
+        while table.len() < table.capacity() {
+            if next >= KEYS {
+                find(&mut table, next - KEYS).unwrap().remove();
+            }
+            place(&mut table, slot(next));
+            next += 1;
+        }
+        assert!(table.len() as u64 <= KEYS);
+        make_room(&mut table).unwrap();
+        assert_eq!((table.num_buckets(), table.capacity()), (128, 112));
+        assert!((next - KEYS..next).all(|key| find(&mut table, key).is_some()));
+        assert_eq!(table.len() as u64, KEYS);
     }
 }

@@ -4,8 +4,7 @@ use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
 
-use super::shard::Shard;
-use super::shards::Shards;
+use super::shard::{Shard, Shards};
 use super::slot::{Fingerprint, Slot};
 use crate::algorithm::{Ask, Reading, all_enforced_fit, committed_if, decide};
 use crate::decision::{Decision, Decisions};
