@@ -282,12 +282,12 @@ pub use self::request::{
     NoRequest, RequestHead, RequestMatcher, extractor,
 };
 pub use self::response::ResponseHead;
-pub use self::store::failover::{FailureMode, Outage};
+pub use self::store::failover::Outage;
 #[cfg(any(test, feature = "test-util"))]
 pub use self::store::fixed::{AlwaysAllow, AlwaysDeny};
 #[cfg(feature = "memory")]
 pub use self::store::memory::{MemoryStore, MemoryStoreBuilder};
-pub use self::store::policy_id::Prefetch;
+pub use self::store::policy_id::{FailureMode, Prefetch};
 #[cfg(feature = "redis")]
 pub use self::store::redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
 #[cfg(any(test, feature = "test-util"))]

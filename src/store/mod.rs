@@ -40,7 +40,6 @@ mod leader_claim;
 mod leader_lock;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
-mod owned;
 pub(crate) mod policy_id;
 mod prefetch;
 #[cfg(feature = "redis")]
@@ -52,17 +51,17 @@ pub use check::Check;
 pub use deny_cache::DenyCache;
 #[cfg(feature = "operator")]
 pub(crate) use failover::Consequences;
+pub(crate) use failover::Outage;
 pub(crate) use failover::{Enforced, Failover, PendingDecisions};
-pub(crate) use failover::{FailureMode, Outage};
 #[cfg(test)]
 pub(crate) use fixed::AlwaysDeny;
 pub(crate) use in_flight_work::{InFlightGuard, InFlightWork};
 #[cfg(feature = "redis")]
 use policy_id::LAYOUT;
 pub use policy_id::PolicyId;
-pub(crate) use policy_id::Prefetch;
 #[cfg(feature = "redis")]
 pub(crate) use policy_id::RecordId;
+pub(crate) use policy_id::{FailureMode, Prefetch};
 pub(crate) use prefetch::Prefetching;
 #[cfg(feature = "config")]
 pub(crate) use redis::{DEFAULT_PREFIX, Logins};

@@ -9,7 +9,7 @@ use super::ticket::CacheTicket;
 use crate::algorithm::{Action, Reading};
 use crate::decision::{Decision, Decisions};
 use crate::sharded::ShardedArc;
-use crate::store::owned::{OwnedCheck, of_each};
+use crate::store::check::{OwnedCheck, of_each};
 use crate::store::{Answer, Check, Store};
 
 impl Denials {

@@ -3,12 +3,11 @@
 
 use std::sync::Arc;
 
-use super::FailureMode;
 #[cfg(feature = "memory")]
 use super::local::Local;
 use crate::decision::Decisions;
 use crate::error::StoreErrorKind;
-use crate::store::{Check, Store};
+use crate::store::{Check, FailureMode, Store};
 
 pub(super) struct Fallback {
     store: Arc<dyn Store>,

@@ -9,12 +9,11 @@ use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 
-use super::FailureMode;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Origin, Receipt};
 use crate::error::StoreErrorKind;
-use crate::store::Check;
 use crate::store::memory::MemoryStore;
+use crate::store::{Check, FailureMode};
 
 /// Made on first use, so that it costs nothing while the store never fails. Clones share the
 /// counts.

@@ -12,7 +12,7 @@ use self::breaker::Breaker;
 use self::fallback::Fallback;
 use self::pending::Asked;
 use self::recovery::RecoveryWatch;
-use super::owned::{OwnedCheck, of_each};
+use super::check::{OwnedCheck, of_each};
 use super::{Answer, Check, GivenBack, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
@@ -26,12 +26,10 @@ mod failure_rate;
 mod fallback;
 #[cfg(feature = "memory")]
 mod local;
-mod mode;
 mod outage;
 mod pending;
 mod recovery;
 
-pub use self::mode::FailureMode;
 #[cfg(feature = "operator")]
 pub(crate) use self::outage::Consequences;
 pub(crate) use self::outage::Enforced;

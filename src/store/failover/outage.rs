@@ -4,8 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::FailureMode;
 use crate::error::StoreErrorKind;
+use crate::store::FailureMode;
 
 /// A time in which the store is left alone, because it failed too often: the
 /// [circuit breaker](crate::BreakerState) is not closed, and the [failure modes](FailureMode) of the

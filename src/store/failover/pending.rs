@@ -19,8 +19,8 @@ use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sharded::ShardedRef;
 use crate::store::PendingAnswer;
+use crate::store::check::{OwnedCheck, question};
 use crate::store::deadline::Deadline;
-use crate::store::owned::{OwnedCheck, question};
 
 pin_project! {
     /// A question in flight. It never fails: an error becomes each check's own failure mode.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::planner::{Arrival, Refill, RefillPlanner};
 use crate::algorithm::{Action, Algorithm};
 use crate::decision::{Decision, Receipt};
-use crate::store::owned::OwnedCheck;
+use crate::store::check::OwnedCheck;
 use crate::store::{Check, Prefetch};
 use crate::time::Micros;
 

@@ -12,8 +12,8 @@ use super::account::{Leftover, Refunds};
 use super::table::Table;
 use crate::algorithm::Action;
 use crate::catch_panic::catch_panic;
+use crate::store::check::{OwnedCheck, of_each, question};
 use crate::store::deadline::within;
-use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::{Answer, Check, InFlightWork, PendingAnswer, Store, Tries};
 use crate::time::{Clock, Micros};
 

@@ -10,8 +10,8 @@ use super::pool::Pool;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
+use crate::store::check::OwnedCheck;
 use crate::store::deadline::within;
-use crate::store::owned::OwnedCheck;
 use crate::store::{Answer, Check, InFlightGuard, Store};
 use crate::time::Micros;
 

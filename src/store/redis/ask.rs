@@ -4,8 +4,8 @@ use super::batch::Batcher;
 use super::question::Question;
 use super::split;
 use crate::decision::Decisions;
+use crate::store::check::{OwnedCheck, of_each};
 use crate::store::deny_cache::ticket::CacheTicket;
-use crate::store::owned::{OwnedCheck, of_each};
 use crate::store::{Check, PendingAnswer};
 
 /// Answers these checks, and tells the deny cache. The future owns all it needs, and may be dropped

@@ -8,13 +8,17 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Handle;
 
+use super::check::{OwnedCheck, of_each, question};
 use super::deny_cache::table::Denials;
 use super::deny_cache::ticket::CacheTicket;
-use super::owned::{OwnedCheck, of_each, question};
 use super::{Answer, Check, GivenBack, PendingAnswer, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::sharded::ShardedArc;
+use batch::Batcher;
+use connection::Hook;
+use home::{Home, Work};
+use settings::Settings;
 
 mod ask;
 mod backend;
@@ -35,11 +39,6 @@ mod self_test;
 mod settings;
 mod split;
 mod waits;
-
-use batch::Batcher;
-use connection::Hook;
-use home::{Home, Work};
-use settings::Settings;
 
 pub use builder::RedisStoreBuilder;
 #[cfg(feature = "config")]

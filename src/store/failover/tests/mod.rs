@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::observe::BreakerState;
-use crate::store::PolicyId;
+use crate::store::{FailureMode, PolicyId};
 use crate::time::{HOUR, MINUTE, Micros, SECOND};
 
 mod breaker;

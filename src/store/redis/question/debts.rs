@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{FastPath, FixedMicros};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
-use crate::store::owned::OwnedCheck;
+use crate::store::check::OwnedCheck;
 use crate::store::redis::keys::{fingerprint_of_key, fingerprint_of_state, is_in_record};
 use crate::store::redis::reply::Decided;
 

@@ -11,12 +11,13 @@ use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
 use crate::store::Check;
+use crate::store::check::{OwnedCheck, of_each, question};
 use crate::store::deny_cache::ticket::{CacheTicket, Changes};
-use crate::store::owned::{OwnedCheck, of_each, question};
 use crate::store::redis::keys::fingerprint_of_state;
 use crate::store::redis::reply::Decided;
 use crate::store::redis::script::Parts;
 use crate::time::Micros;
+use debts::DebtQuestion;
 
 mod asked;
 mod batch;
@@ -28,7 +29,6 @@ mod key_names;
 mod runs;
 
 pub(super) use batch::Batch;
-use debts::DebtQuestion;
 #[cfg(test)]
 pub(super) use debts_batch::TEXTS;
 

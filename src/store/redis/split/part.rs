@@ -8,7 +8,7 @@ use crate::algorithm::{Acquire, Action, Reading, Wait, committed};
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Subject;
-use crate::store::owned::{OwnedCheck, question};
+use crate::store::check::{OwnedCheck, question};
 use crate::store::{Check, FailureMode};
 use crate::time::Micros;
 
