@@ -8,7 +8,7 @@
 -- ARGV[at + 6]  longest_us       integer >= 0
 -- ARGV[at + 7]  mark_fraction    integer >= 0; the arguments so far are those of debt
 -- Returns       fits, wait_us, debt_us, debt_fraction; the state to keep, if any, and when it expires
--- Mirrors       src/algorithm/gcra.rs
+-- Mirrors       src/algorithm/debt/mod.rs
 local function gcra(state, at, now)
   return debt(state, at, now, false)
 end

@@ -9,7 +9,7 @@
 -- ARGV[at + 7]  mark_fraction    integer >= 0; the arguments so far are those of debt
 -- ARGV[at + 8]  queues           0: lets in at once what fits; 1: one after the other
 -- Returns       fits, wait_us, debt_us, debt_fraction; the state to keep, if any, and when it expires
--- Mirrors       src/algorithm/leaky_bucket.rs
+-- Mirrors       src/algorithm/debt/mod.rs
 local function leaky_bucket(state, at, now)
   return debt(state, at, now, tonumber(ARGV[at + 8]) == 1)
 end

@@ -9,7 +9,7 @@
 -- Returns       fits, wait_us, used, empty_in_us, next_us
 -- Writes        KEYS[i] in its commit, also of what does not fit, when it is repaired; expires when the
 --                newest entry lapses by the window it was charged with
--- Mirrors       src/algorithm/sliding_log/mod.rs
+-- Mirrors       src/algorithm/sliding_log.rs
 local function sliding_log(key, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us = ARGV[at + 4] + 0

@@ -2,8 +2,7 @@
 //! calls it.
 
 use super::action::{Acquire, Action, Wait};
-use super::reading::{Arguments, Reading};
-use super::share::Share;
+use super::reading::{Arguments, Reading, Share};
 use crate::decision::{Decision, Origin, Outcome, Receipt, is_near_limit};
 use crate::time::Micros;
 

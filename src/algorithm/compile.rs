@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
+use super::debt::Debt;
 use super::dispatch::{Algorithm, Which};
 use super::{
-    Penalty, concurrency, fixed_window, gcra, leaky_bucket, penalty, sliding_counter, sliding_log,
-    sliding_window, token_bucket,
+    Penalty, concurrency, fixed_window, penalty, sliding_counter, sliding_log, sliding_window,
 };
 use crate::error::ConfigError;
 use crate::limit::{Kind, Limit, ValidLimit};
@@ -35,9 +35,9 @@ impl Algorithm {
 
     fn of(valid: &ValidLimit) -> Self {
         Self(match valid.kind {
-            Kind::Gcra => Which::Gcra(gcra::new(valid)),
-            Kind::TokenBucket => Which::TokenBucket(token_bucket::new(valid)),
-            Kind::LeakyBucket => Which::LeakyBucket(leaky_bucket::new(valid)),
+            Kind::Gcra => Which::Gcra(Debt::new(valid)),
+            Kind::TokenBucket => Which::TokenBucket(Debt::new(valid)),
+            Kind::LeakyBucket => Which::LeakyBucket(Debt::leaky_bucket(valid)),
             Kind::FixedWindow => Which::FixedWindow(fixed_window::FixedWindow::new(valid)),
             Kind::SlidingLog => Which::SlidingLog(sliding_log::SlidingLog::new(valid)),
             Kind::SlidingWindow => Which::SlidingWindow(sliding_window::SlidingWindow::new(valid)),

@@ -7,9 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::action::{Acquire, Action, LeaseId};
 use super::arithmetic::{Arithmetic, Left};
-use super::counting::{fits, padded, remaining};
-use super::reading::{Arguments, Reading};
-use super::share::Share;
+use super::reading::{Arguments, Reading, Share, fits, padded, remaining};
 use crate::limit::{MOST_PERMITS, ValidLimit};
 use crate::time::Micros;
 

@@ -6,9 +6,7 @@
 
 use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
-use super::counting::{added, fits, padded, remaining};
-use super::reading::{Arguments, Reading};
-use super::share::Share;
+use super::reading::{Arguments, Reading, Share, added, fits, padded, remaining};
 use crate::decision::Decision;
 use crate::limit::ValidLimit;
 use crate::time::Micros;

@@ -8,29 +8,22 @@ mod action;
 mod arithmetic;
 mod compile;
 mod concurrency;
-mod counting;
 mod debt;
 mod dispatch;
 mod fixed_point;
 mod fixed_window;
-mod gcra;
-mod late;
 mod later;
-mod leaky_bucket;
 mod penalty;
 mod question;
 mod reading;
-mod share;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
-mod state;
-mod token_bucket;
 
 pub use self::action::{Acquire, Action, LeaseId, Wait};
 #[cfg(feature = "redis")]
 pub(crate) use self::debt::fast_path::FastPath;
-pub use self::dispatch::Algorithm;
+pub use self::dispatch::{Algorithm, State};
 #[cfg(feature = "redis")]
 pub(crate) use self::fixed_point::FixedMicros;
 pub(crate) use self::later::LaterVerdict;
@@ -43,7 +36,6 @@ pub(crate) use self::question::{all_enforced_fit, committed_if};
 #[cfg(any(feature = "redis", test))]
 pub(crate) use self::reading::MOST_ARGUMENTS;
 pub use self::reading::Reading;
-pub use self::state::State;
 
 #[cfg(test)]
 mod tests;

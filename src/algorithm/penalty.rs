@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
-use super::counting::padded;
-use super::reading::{Arguments, Reading};
-use super::share::Share;
+use super::reading::{Arguments, Reading, Share, padded};
 use crate::error::ConfigError;
 use crate::limit::{Words, validate_time};
 use crate::time::Micros;

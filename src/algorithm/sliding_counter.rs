@@ -7,9 +7,9 @@
 
 use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
-use super::counting::{added, fits, remaining, too_many, window_arguments};
-use super::reading::{Arguments, Reading};
-use super::share::Share;
+use super::reading::{
+    Arguments, Reading, Share, added, fits, remaining, too_many, window_arguments,
+};
 use crate::limit::{MOST_PERMITS, ValidLimit};
 use crate::time::Micros;
 

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
-use super::counting::{added, fits, padded, remaining, too_many, until_forgotten};
-use super::reading::{Arguments, Reading};
-use super::share::Share;
+use super::reading::{
+    Arguments, Reading, Share, added, fits, padded, remaining, too_many, until_forgotten,
+};
 use crate::limit::{MOST_PERMITS, ValidLimit};
 use crate::time::Micros;
 

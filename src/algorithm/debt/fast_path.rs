@@ -141,7 +141,6 @@ mod tests {
 
     use super::*;
     use crate::algorithm::arithmetic::{Arithmetic as _, ask, decide};
-    use crate::algorithm::gcra;
     use crate::limit::Limit;
 
     proptest! {
@@ -154,7 +153,7 @@ mod tests {
             others in 0..60_u64,
         ) {
             let period = std::time::Duration::from_millis(period_ms);
-            let debt = gcra::new(&Limit::gcra(permits, period).burst(capacity).valid().unwrap());
+            let debt = Debt::new(&Limit::gcra(permits, period).burst(capacity).valid().unwrap());
             let (now, action) = (Micros::new(now_us), Action::consume(cost));
             let state = State(FixedMicros { us, fraction });
             let Some(path) = debt.fast_path(&action) else {

@@ -4,14 +4,25 @@
 //! *debt*. A permit adds its emission interval to the debt. The interval has 32 bits of a fraction:
 //! it is rounded down once, when the limit is made, and everything else is exact. At a frozen clock
 //! exactly the capacity is admitted, as the tolerance is a multiple of the interval.
+//!
+//! - **GCRA** is the generic cell rate algorithm, ITU-T Recommendation I.371, Annex A. The stored
+//!   instant is the theoretical arrival time. A cost fits if, with the cost added, that instant lies
+//!   ahead of now by no more than the whole burst takes to come back. Mirrors `lua/gcra.lua`.
+//! - **Token bucket:** `capacity` tokens, refilled continuously; a cost takes some of them. What is
+//!   missing in the bucket is stored, as the time in which it comes back: a full bucket has no debt,
+//!   and no fraction of a token is ever lost or invented. A caller that waits for its tokens leaves
+//!   the bucket below empty. Mirrors `lua/token_bucket.lua`.
+//! - **Leaky bucket:** a cost is poured in, runs out at a constant rate, and must not overflow. The
+//!   water is stored as the time in which it runs out. As a queue, which is the true leaky bucket,
+//!   each request is held up until the water before it has run out; as a meter it passes at once.
+//!   Mirrors `lua/leaky_bucket.lua`.
 
 use super::action::{Acquire, Action, MOST_COST, Wait};
 #[cfg(feature = "memory")]
 use super::arithmetic::ask;
 use super::arithmetic::{Arithmetic, Left, decide};
 use super::fixed_point::FixedMicros;
-use super::reading::{Arguments, Reading};
-use super::share::Share;
+use super::reading::{Arguments, Reading, Share};
 use crate::decision::{Decision, Receipt};
 use crate::limit::{ValidLimit, most_capacity};
 use crate::time::{DAY, Micros};
@@ -48,6 +59,14 @@ impl Debt {
         Self::of(limit.permits, limit.period, limit.capacity)
     }
 
+    /// As a queue, it holds admitted requests up, so that they leave one after the other.
+    pub(super) fn leaky_bucket(limit: &ValidLimit) -> Self {
+        Self {
+            queues: limit.queues,
+            ..Self::new(limit)
+        }
+    }
+
     fn of(limit: u64, period: Micros, capacity: u64) -> Self {
         let interval = FixedMicros::interval(limit, period);
         let tolerance = interval.times(capacity);
@@ -78,14 +97,6 @@ impl Debt {
         FixedMicros {
             us: self.tolerance_us,
             fraction: self.tolerance_fraction,
-        }
-    }
-
-    /// Holds admitted requests up, so that they leave one after the other.
-    pub(super) fn queueing(self) -> Self {
-        Self {
-            queues: true,
-            ..self
         }
     }
 
