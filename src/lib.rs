@@ -210,7 +210,6 @@
 #![doc(test(attr(deny(unused_must_use))))]
 
 // Floor 0: values.
-mod catch_panic;
 mod decision;
 mod error;
 mod key;
@@ -222,6 +221,7 @@ mod one_line;
 mod random;
 mod ranges;
 mod sharded;
+mod task;
 mod time;
 mod trace;
 // Floor 1: the algorithms.

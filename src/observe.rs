@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catch_panic::catch_panic;
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::labels::{labels, shown_as_labels};
 use crate::mode::Mode;
+use crate::task::catch_panic;
 
 /// Learns what a limiter decides, and the state of its store: for metrics, logs, or whatever you
 /// need.

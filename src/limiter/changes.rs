@@ -1,9 +1,9 @@
 //! Changes of a limiter, told to the log and the observers in their order.
 
-use crate::catch_panic::catch_panic;
 use crate::mode::Mode;
 use crate::notifications::Notifications;
 use crate::observe::{ChangeEvent, Observer, Observers};
+use crate::task::catch_panic;
 use crate::trace;
 
 /// Changes that are still to be told.

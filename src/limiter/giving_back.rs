@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::quota::Quota;
 use super::{Limiter, answered, decisions};
 use crate::algorithm::Action;
-use crate::catch_panic::catch_panic;
 use crate::decision::{Decision, Decisions, Origin};
-use crate::store::{Answer, Check, InFlightGuard, Store as _, Tries, spawn_polled};
+use crate::store::{Answer, Check, Store as _};
+use crate::task::{InFlightGuard, Tries, catch_panic, spawn_polled};
 
 /// An action on the permits that a request has taken.
 pub(super) struct Step<'a> {

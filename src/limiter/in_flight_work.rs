@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
 use super::Limiter;
-use crate::store::InFlightGuard;
+use crate::task::InFlightGuard;
 
 impl Limiter {
     /// Waits until everything that was given back has reached the store: places of a

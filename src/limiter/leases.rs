@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::quota::Quota;
 use crate::algorithm::{Action, Algorithm, LeaseId};
-use crate::store::{Check, RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE};
+use crate::store::Check;
+use crate::task::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE};
 
 /// A new lease for a question that costs this; `None` if it holds nothing that it would give back.
 #[inline]

@@ -1,12 +1,10 @@
 //! `Limiter`: policies over a store, usable without HTTP.
 
-#[cfg(feature = "config")]
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(feature = "config")]
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+#[cfg(feature = "config")]
+use std::{any::Any, sync::OnceLock};
 
 use tokio::sync::Notify;
 
@@ -21,7 +19,8 @@ use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::observe::Observers;
 use crate::policy::CompiledPolicy;
-use crate::store::{Answer, Failover, InFlightWork, Store};
+use crate::store::{Answer, Failover, Store};
+use crate::task::InFlightWork;
 
 mod acquire;
 mod admit;

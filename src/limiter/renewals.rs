@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 use super::leases::Lease;
 use super::{Limiter, Shared, failure};
 use crate::algorithm::{Action, LeaseId};
-use crate::catch_panic::catch_panic;
 use crate::error::StoreErrorKind;
 use crate::store::{Check, Store as _};
+use crate::task::catch_panic;
 
 /// How many leases are renewed in one round trip. Enough for most processes, and no more than block
 /// Redis for about two milliseconds.

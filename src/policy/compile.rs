@@ -10,7 +10,8 @@ use super::{Cost, Policy, SETTLE};
 use crate::algorithm::{Algorithm, Wait};
 use crate::error::ConfigError;
 use crate::limit::{ANY_COST, MOST_PERMITS, Words};
-use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, Prefetch, RENEWALS_IN_A_LIFE};
+use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, Prefetch};
+use crate::task::RENEWALS_IN_A_LIFE;
 use crate::time::DAY;
 
 /// The most requests that the log of one key may remember: each is 15 bytes in Redis.

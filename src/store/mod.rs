@@ -21,54 +21,41 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::error::StoreError;
-
-pub use crate::algorithm::{
-    Acquire, Action, Algorithm, Ask, LeaseId, Reading, State, Wait, committed, decide,
-};
-pub use crate::decision::{Decisions, Receipt};
+#[cfg(feature = "redis")]
+use policy_id::LAYOUT;
 
 mod check;
-mod deadline;
 mod deny_cache;
 pub(crate) mod failover;
 mod fingerprints;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod fixed;
-mod in_flight_work;
 mod keyed_hash;
-mod leader_claim;
-mod leader_lock;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 pub(crate) mod policy_id;
 mod prefetch;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
-mod spawn;
-mod tries;
 
+pub use crate::algorithm::{
+    Acquire, Action, Algorithm, Ask, LeaseId, Reading, State, Wait, committed, decide,
+};
+pub use crate::decision::{Decisions, Receipt};
 pub use check::Check;
 pub use deny_cache::DenyCache;
 #[cfg(feature = "operator")]
 pub(crate) use failover::Consequences;
-pub(crate) use failover::Outage;
-pub(crate) use failover::{Enforced, Failover, PendingDecisions};
+pub(crate) use failover::{Enforced, Failover, Outage, PendingDecisions};
 #[cfg(test)]
 pub(crate) use fixed::AlwaysDeny;
-pub(crate) use in_flight_work::{InFlightGuard, InFlightWork};
-#[cfg(feature = "redis")]
-use policy_id::LAYOUT;
 pub use policy_id::PolicyId;
 #[cfg(feature = "redis")]
 pub(crate) use policy_id::RecordId;
 pub(crate) use policy_id::{FailureMode, Prefetch};
 pub(crate) use prefetch::Prefetching;
 #[cfg(feature = "config")]
-pub(crate) use redis::{DEFAULT_PREFIX, Logins};
-#[cfg(feature = "config")]
-pub(crate) use redis::{RedisStore, RedisStoreBuilder};
-pub(crate) use spawn::spawn_polled;
-pub(crate) use tries::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE, Tries};
+pub(crate) use redis::{DEFAULT_PREFIX, Logins, RedisStore, RedisStoreBuilder};
 
 /// How long a decision may take by default.
 pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);

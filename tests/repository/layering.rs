@@ -23,7 +23,7 @@ const FLOORS: [&[&str]; 7] = [
         "ranges",
         "random",
         "trace",
-        "catch_panic",
+        "task",
     ],
     &["algorithm"],
     &["store", "observe"],

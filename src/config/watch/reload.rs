@@ -7,11 +7,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use super::shown::Shown;
-use crate::catch_panic::catch_panic;
-use crate::config::regular_file;
-use crate::config::{Config, FileError};
+use crate::config::{Config, FileError, regular_file};
 use crate::limiter::RulesInForce;
 use crate::one_line::OneLine;
+use crate::task::catch_panic;
 use crate::trace;
 
 /// Called after each reload.

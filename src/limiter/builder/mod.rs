@@ -18,7 +18,8 @@ use super::{Limiter, RulesInForce, Shared};
 use crate::error::ConfigError;
 use crate::key::Secret;
 use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
-use crate::store::{DEFAULT_TIMEOUT, Failover, InFlightWork, Prefetching, Store};
+use crate::store::{DEFAULT_TIMEOUT, Failover, Prefetching, Store};
+use crate::task::InFlightWork;
 
 /// Builds a [`Limiter`] with settings other than the defaults.
 #[must_use]

@@ -6,7 +6,8 @@ use crate::error::StoreErrorKind;
 use crate::limit::{Limit, MOST_PERMITS};
 use crate::policy::Policy;
 use crate::request::RequestHead;
-use crate::store::{Answer, Check, RENEWALS_IN_A_LIFE};
+use crate::store::{Answer, Check};
+use crate::task::RENEWALS_IN_A_LIFE;
 use crate::time::{HOUR, MINUTE, SECOND};
 
 struct Silent;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::outage::{Consequences, Enforced, Outage};
-use crate::catch_panic::catch_panic;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::observe::BreakerState;
 use crate::one_line::OneLine;
+use crate::task::catch_panic;
 use crate::trace::{self, SharedLogThrottle};
 
 /// A change of the breaker's state.

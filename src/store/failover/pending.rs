@@ -20,7 +20,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::sharded::ShardedRef;
 use crate::store::PendingAnswer;
 use crate::store::check::{OwnedCheck, question};
-use crate::store::deadline::Deadline;
+use crate::task::Deadline;
 
 pin_project! {
     /// A question in flight. It never fails: an error becomes each check's own failure mode.

@@ -11,7 +11,7 @@ use super::breaker::Breaker;
 use crate::observe::BreakerState;
 use crate::sharded::ShardedArc;
 use crate::store::Recovered;
-use crate::store::leader_lock::{LeaderLock, Turn};
+use crate::task::{LeaderLock, Turn};
 
 /// The store is always left alone for this long, even one that wrongly said that it was back.
 const FIRST_LOOK: Duration = Duration::from_millis(250);

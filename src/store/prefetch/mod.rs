@@ -9,9 +9,10 @@ use tokio::runtime::Handle;
 
 use self::account::Acquired;
 use self::pool::{Pool, ResetGuard, is_reset};
-use super::{Answer, Check, GivenBack, InFlightWork, Prefetch, Recovered, Store};
+use super::{Answer, Check, GivenBack, Prefetch, Recovered, Store};
 use crate::algorithm::{Action, Wait};
 use crate::decision::{Decision, Decisions};
+use crate::task::InFlightWork;
 use crate::time::{Clock, SinceStart};
 
 mod account;

@@ -38,7 +38,7 @@
 use crate::algorithm::Algorithm;
 use crate::decision::Decision;
 use crate::store::Prefetch;
-use crate::store::leader_claim::{LeaderClaim, Number};
+use crate::task::{LeaderClaim, Number};
 use crate::time::Micros;
 
 /// A batch is asked for if it is expected to save at least this many round trips.

@@ -11,10 +11,9 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use super::account::{Leftover, Refunds};
 use super::table::Table;
 use crate::algorithm::Action;
-use crate::catch_panic::catch_panic;
 use crate::store::check::{OwnedCheck, of_each, question};
-use crate::store::deadline::within;
-use crate::store::{Answer, Check, InFlightWork, PendingAnswer, Store, Tries};
+use crate::store::{Answer, Check, PendingAnswer, Store};
+use crate::task::{InFlightWork, Tries, catch_panic, within};
 use crate::time::{Clock, Micros};
 
 /// How often batches are maintained while there are any.

@@ -11,8 +11,8 @@ use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::check::OwnedCheck;
-use crate::store::deadline::within;
-use crate::store::{Answer, Check, InFlightGuard, Store};
+use crate::store::{Answer, Check, Store};
+use crate::task::{InFlightGuard, within};
 use crate::time::Micros;
 
 impl<S: Store> Pool<S> {

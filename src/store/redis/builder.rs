@@ -15,7 +15,7 @@ use super::keys::Prefix;
 use super::settings::{Settings, Source};
 use super::waits::Waits;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::InFlightWork;
+use crate::task::InFlightWork;
 use crate::time::Clock;
 
 /// Builds a [`RedisStore`] with settings other than the defaults.

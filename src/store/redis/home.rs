@@ -10,12 +10,11 @@
 
 use std::convert::Infallible;
 use std::future::ready;
-use std::io;
 use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::thread;
 use std::time::Duration;
+use std::{io, thread};
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
@@ -25,7 +24,7 @@ use super::batch::{Batcher, Shared};
 use super::settings::Settings;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sharded::{Locked, ShardedArc};
-use crate::store::spawn::is_ending;
+use crate::task::is_ending;
 use crate::trace;
 
 /// After this time the thread of a store that is gone ends, even if it has not been able to give

@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::connection::{Connector, Handshake, ReconnectingConnection};
 use super::keys::Prefix;
 use super::waits::Waits;
-use crate::store::InFlightWork;
+use crate::task::InFlightWork;
 use crate::time::Clock;
 
 pub(super) struct Settings {

@@ -15,7 +15,8 @@ use crate::limit::Limit;
 use crate::store::check::OwnedCheck;
 use crate::store::memory::MemoryStore;
 use crate::store::prefetch::{Prefetch, Prefetching};
-use crate::store::{Answer, Check, FailureMode, InFlightWork, PolicyId, Store};
+use crate::store::{Answer, Check, FailureMode, PolicyId, Store};
+use crate::task::InFlightWork;
 use crate::time::{Clock, Micros};
 
 pub(super) const DEADLINE: Duration = Duration::from_millis(50);

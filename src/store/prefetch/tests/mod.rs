@@ -13,7 +13,8 @@ use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
 use crate::limit::{Limit, per_second};
 use crate::store::memory::MemoryStore;
-use crate::store::{Answer, Check, InFlightWork, Store};
+use crate::store::{Answer, Check, Store};
+use crate::task::InFlightWork;
 use crate::time::{MINUTE, SECOND};
 
 mod accounts;

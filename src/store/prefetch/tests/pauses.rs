@@ -12,7 +12,8 @@ use super::{MILLISECOND, Prefetch, Prefetching};
 use crate::algorithm::Action;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::limit::Limit;
-use crate::store::{Answer, Check, InFlightWork, Store};
+use crate::store::{Answer, Check, Store};
+use crate::task::InFlightWork;
 use crate::time::{HOUR, SECOND};
 
 /// Asks for a permit this many times, once a millisecond. Returns how often there was one.

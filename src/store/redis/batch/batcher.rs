@@ -18,7 +18,6 @@ use super::queue::{CallId, FEW_BATCHES, Leaving, Others, Queue, Waiting};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sharded::{ShardedArc, ShardedRef};
-use crate::store::InFlightWork;
 use crate::store::fingerprints::ByFingerprint;
 use crate::store::redis::backend::Backend;
 use crate::store::redis::connection::Failed;
@@ -27,6 +26,7 @@ use crate::store::redis::question::{Batch, Path, Question};
 use crate::store::redis::reply::Decided;
 use crate::store::redis::settings::Settings;
 use crate::store::redis::waits::Waits;
+use crate::task::InFlightWork;
 
 const SHARDS: usize = 32;
 /// With more batches in flight, client and server wait for each other less. For questions that keep

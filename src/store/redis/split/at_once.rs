@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout_at};
 use super::part::{Answer, SlotPart};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::batch::Batcher;
-use crate::store::spawn::poll_once;
+use crate::task::poll_once;
 
 /// Parts that are asked concurrently, each by a task of its own. When dropped, it gives up those
 /// that have not answered: the question is over, and nodes are found to be silent by what is given

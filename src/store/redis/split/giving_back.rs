@@ -13,7 +13,7 @@ use crate::store::deny_cache::ticket::Invalidation;
 use crate::store::redis::batch::Batcher;
 use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::question::Question;
-use crate::store::{Tries, spawn_polled};
+use crate::task::{Tries, spawn_polled};
 
 /// Gives back what a part has taken. The caller does not learn that anything was taken, and so does
 /// not do it.

@@ -12,7 +12,7 @@ use super::{REFRESH_PAUSE, Topology, View};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
 use crate::store::redis::error::{is_command_refused, of_time_out, of_unassigned_slots};
-use crate::store::spawn::is_ending;
+use crate::task::is_ending;
 
 /// How long a node may take to tell the slot map before the next is asked. While there is no slot
 /// map yet, the last one has as long as connecting may take, as there is nobody else to ask.

@@ -15,11 +15,9 @@ use super::slots::{Node, SlotMap};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connection::{Connector, Handshake, ReconnectingConnection};
 use crate::store::redis::keys::Prefix;
-use crate::store::spawn::is_ending;
+use crate::task::is_ending;
 
 mod attempt;
-#[cfg(test)]
-mod tests;
 
 /// The minimum time between questions for the slot map.
 const REFRESH_PAUSE: Duration = Duration::from_millis(100);
@@ -215,3 +213,6 @@ impl Topology {
         connections.tags = tags;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::super::client::pause;
 use super::super::health::DOWN_AFTER;
 use super::{Failure, Link, LiveConnection, Shared};
-use crate::store::spawn::is_ending;
+use crate::task::is_ending;
 
 impl Shared {
     /// Starts an attempt, unless there is a connection, an attempt, or a pause after one that has

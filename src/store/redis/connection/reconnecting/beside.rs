@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{LiveConnection, Shared};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::deadline::within;
+use crate::task::within;
 
 impl Shared {
     /// Asks something that nobody gives up, if callers have given up their questions, as they may

@@ -28,7 +28,8 @@ use crate::store::redis::error::{
 };
 use crate::store::redis::keys::Prefix;
 use crate::store::redis::script::Scripted;
-use crate::store::spawn::is_ending;
+use crate::task::is_ending;
+use node_down::NodeDown;
 
 mod attempt;
 mod beside;
@@ -36,12 +37,9 @@ mod failed;
 mod following;
 mod node_down;
 mod recovery;
-#[cfg(test)]
-mod tests;
 mod warm_up;
 
 pub(in crate::store::redis) use failed::Failed;
-use node_down::NodeDown;
 
 /// Clones share the connection.
 #[derive(Clone)]
@@ -335,3 +333,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

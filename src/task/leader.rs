@@ -1,5 +1,10 @@
-//! `LeaderLock`: work that one task of a process does at a time. Like a [`LeaderClaim`](super::leader_claim::LeaderClaim),
-//! but without a lock, since every question reads it.
+//! Work that one task of a process does at a time, and the others wait for.
+//!
+//! A task runs only while its runtime is driven. The runtime of a thread that blocks on a decision
+//! now and then is not driven in between, yet its tasks are not dropped either. So work that a
+//! process leaves to one task is claimed only for as long as it may take. Whoever finds that a
+//! claim has lapsed makes a new one, and the holder of the old claim, should it resume after all,
+//! changes nothing any more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,26 +13,26 @@ use tokio::time::Instant;
 
 use crate::time::Micros;
 
-/// Somebody has a turn at it, or nobody.
-pub(super) struct LeaderLock {
+/// Somebody has a turn at it, or nobody. Without a lock, since every question reads it.
+pub(crate) struct LeaderLock {
     since: Instant,
     /// The end of the turn, in microseconds after `since`; zero if nobody has one.
     until_us: AtomicU64,
 }
 
 /// A turn, until it lapses. Its end identifies it: later turns end later.
-pub(super) struct Turn(u64);
+pub(crate) struct Turn(u64);
 
 impl LeaderLock {
     /// Begins a turn of this length, if nobody has one.
-    pub(super) fn begin(&self, length: Duration) -> Option<Turn> {
+    pub(crate) fn begin(&self, length: Duration) -> Option<Turn> {
         let (now_us, until_us) = (self.now_us(), self.until_us.load(Ordering::Relaxed));
         let turn = Turn(now_us + us(length));
         (now_us >= until_us && self.replace(until_us, turn.0)).then_some(turn)
     }
 
     /// Prolongs a turn to this length from now. Returns whether nobody else has begun one.
-    pub(super) fn extend(&self, turn: &mut Turn, length: Duration) -> bool {
+    pub(crate) fn extend(&self, turn: &mut Turn, length: Duration) -> bool {
         let later = Turn((self.now_us() + us(length)).max(turn.0 + 1));
         let is_mine = self.replace(turn.0, later.0);
         if is_mine {
@@ -37,7 +42,7 @@ impl LeaderLock {
     }
 
     /// Ends a turn. Returns whether nobody else had begun one.
-    pub(super) fn end(&self, turn: &Turn) -> bool {
+    pub(crate) fn end(&self, turn: &Turn) -> bool {
         self.replace(turn.0, 0)
     }
 
@@ -64,6 +69,49 @@ impl Default for LeaderLock {
 
 fn us(time: Duration) -> u64 {
     Micros::from(time).get()
+}
+
+/// One task's claim, until an instant. For use under a lock; a [`LeaderLock`] needs none. `I` is the
+/// clock's type of instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaderClaim<I> {
+    number: Number,
+    until: I,
+}
+
+/// Tells claims apart. A later one has a higher number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Number(u64);
+
+impl<I: Copy + Ord> LeaderClaim<I> {
+    /// A new claim.
+    pub(crate) fn until(until: I) -> Self {
+        Self {
+            number: Number::next(),
+            until,
+        }
+    }
+
+    pub(crate) fn number(&self) -> Number {
+        self.number
+    }
+
+    /// Whether the claim has this number.
+    pub(crate) fn is(&self, number: Number) -> bool {
+        self.number == number
+    }
+
+    pub(crate) fn has_lapsed(&self, now: I) -> bool {
+        now >= self.until
+    }
+}
+
+impl Number {
+    /// A number that no other claim of this process has.
+    pub(crate) fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        Self(LAST.fetch_add(1, Ordering::Relaxed) + 1)
+    }
 }
 
 #[cfg(test)]

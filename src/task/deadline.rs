@@ -20,7 +20,7 @@ pin_project! {
     /// A process that stood still, because it lacked a processor or its threads were blocked, may
     /// notice that an answer is overdue before it has read what arrived meanwhile. So it waits for
     /// one more moment, once.
-    pub(super) struct Deadline {
+    pub(crate) struct Deadline {
         #[pin]
         sleep: Sleep,
         was_late: bool,
@@ -28,7 +28,7 @@ pin_project! {
 }
 
 impl Deadline {
-    pub(super) fn at(end: Instant) -> Self {
+    pub(crate) fn at(end: Instant) -> Self {
         Self {
             sleep: sleep_until(end),
             was_late: false,
@@ -53,7 +53,7 @@ impl Future for Deadline {
 }
 
 /// The answer, if it arrives within this time.
-pub(super) async fn within<A>(time: Duration, answer: impl Future<Output = A>) -> Option<A> {
+pub(crate) async fn within<A>(time: Duration, answer: impl Future<Output = A>) -> Option<A> {
     let mut answer = pin!(answer);
     let mut deadline = pin!(Deadline::at(Instant::now() + time));
     std::future::poll_fn(|cx| match answer.as_mut().poll(cx) {

@@ -55,7 +55,7 @@ impl InFlightWork {
     }
 
     /// Waits for a flush to begin.
-    pub(super) async fn flush_begins(&self) {
+    pub(crate) async fn flush_begins(&self) {
         // The sender lives as long as `self`.
         let _ = self.flushes.subscribe().wait_for(|it| *it > 0).await;
     }

@@ -1,6 +1,8 @@
 //! Work that has begun on its way to the store before its task resumes. Otherwise the caller's next
-//! question could reach the store first, and find permits taken that are being given back.
+//! question could reach the store first, and find permits taken that are being given back. And panics
+//! of the user's own code end here, where they would cost more than a request.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -64,4 +66,10 @@ pub(crate) fn is_ending(runtime: &Handle) -> bool {
     let is_refused = task.is_finished();
     task.abort();
     is_refused
+}
+
+/// Runs code of the user's own, such as an observer or a store. Returns `None` if it panics, which
+/// the panic hook has then reported.
+pub(crate) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(run)).ok()
 }

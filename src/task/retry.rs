@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::InFlightWork;
+use super::in_flight::InFlightWork;
 use crate::time::SECOND;
 
 /// A lease is renewed when a third of its life is over.
@@ -20,7 +20,7 @@ const FIRST_HURRIED_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_HURRIED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Soon at first, then less often, for as long as there is something to do; and at once and often
-/// while somebody [waits](super::in_flight_work::Flush) for it.
+/// while somebody [waits](super::in_flight::Flush) for it.
 pub(crate) struct Tries {
     pause: Duration,
     longest_pause: Duration,
