@@ -7,16 +7,13 @@ use std::fmt;
 use std::time::Duration;
 
 mod clock;
-mod counted;
 #[cfg(any(test, feature = "test-util"))]
 mod manual_clock;
-mod system;
 
-pub use self::clock::Clock;
+pub(crate) use self::clock::SinceStart;
+pub use self::clock::{Clock, SystemClock};
 #[cfg(any(test, feature = "test-util"))]
 pub use self::manual_clock::ManualClock;
-pub(crate) use self::system::SinceStart;
-pub use self::system::SystemClock;
 
 /// One second, for limits: `Limit::gcra(10, SECOND)`.
 pub const SECOND: Duration = Duration::from_secs(1);
