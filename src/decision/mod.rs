@@ -5,14 +5,10 @@ use std::time::Duration;
 use crate::error::StoreErrorKind;
 use crate::time::Micros;
 
+mod combine;
 mod decisions;
-mod rates;
-mod reason;
-mod tightness;
-mod verdict;
 
-pub use self::decisions::Decisions;
-pub use self::verdict::Verdict;
+pub use self::decisions::{Decisions, Verdict};
 
 /// The answer to one check: whether the request may pass, and what is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -345,4 +341,24 @@ impl Decision {
 /// Relative to the capacity, not the limit: a small burst would always be near the limit.
 pub(crate) fn is_near_limit(remaining: u64, capacity: u64) -> bool {
     remaining.saturating_mul(10) <= capacity
+}
+
+impl Decision {
+    /// Why it denies, for clients.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self.outcome {
+            Outcome::NeverFits if self.limit == 0 => "the quota admits nothing",
+            Outcome::NeverFits => "the request costs more than the quota can ever hold",
+            Outcome::FailedClosed(_) => "the quota cannot be checked at the moment",
+            Outcome::Banned => "the quota was exceeded too often",
+            Outcome::Refused => "requests of this client are refused",
+            _ if self.counts_in_time() => "the quota is used up",
+            _ => "the limit of concurrent requests is reached",
+        }
+    }
+
+    /// Whether permits come back with time, rather than when their holders end.
+    pub(crate) fn counts_in_time(&self) -> bool {
+        !self.window.is_zero()
+    }
 }
