@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use self::rate::{Rates, Said};
+
 mod rate;
-mod rates;
 mod validate;
 mod words;
 
 pub use self::rate::{Rate, per_day, per_hour, per_minute, per_second};
-use self::rates::{Rates, Said};
 pub(crate) use self::validate::{ValidLimit, most_capacity, validate_time};
 pub(crate) use self::words::Words;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::rates::Said;
+use super::rate::Said;
 use super::{DEFAULT_LEASE, DEFAULT_SLICES, Kind, Limit};
 
 /// The numbers in words, without the algorithm's name: `100 in 1 min, burst 20`. Of several rates

@@ -1,7 +1,7 @@
 //! Validates the rates of a limit together.
 
 use crate::error::ConfigError;
-use crate::limit::rates::{MOST_RATES, Said};
+use crate::limit::rate::{MOST_RATES, Said};
 use crate::limit::{Kind, Limit};
 
 impl Limit {
