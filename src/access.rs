@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::address::{AddressRanges, embedded, embedded_range, read_range};
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::ranges::{AddressRanges, embedded, embedded_range, read_range};
 use crate::request::{AddressExtractor, KeyError, RequestHead};
 
 const OF_NOBODY: &str = "lies within the trusted proxies, so it is never a client's";

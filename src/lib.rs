@@ -210,6 +210,7 @@
 #![doc(test(attr(deny(unused_must_use))))]
 
 // Floor 0: values.
+mod address;
 mod decision;
 mod error;
 mod key;
@@ -217,17 +218,16 @@ mod labels;
 mod limit;
 mod mode;
 mod notifications;
+mod observer;
 mod one_line;
 mod random;
-mod ranges;
 mod sharded;
 mod task;
 mod time;
 mod trace;
 // Floor 1: the algorithms.
 mod algorithm;
-// Floor 2: the stores, and the observers.
-mod observe;
+// Floor 2: the stores.
 pub mod store;
 // Floor 3: policies and the limiter.
 mod access;
@@ -271,7 +271,7 @@ pub use self::limiter::{Denied, Limiter, LimiterBuilder, Permit, PolicySummary, 
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
 pub use self::mode::Mode;
-pub use self::observe::{
+pub use self::observer::{
     BreakerState, ChangeEvent, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
 };
 #[cfg(feature = "operator")]

@@ -1,6 +1,8 @@
-//! `Mode`: whether a policy is enforced, only counts, or is off.
+//! `Mode`: whether a policy is enforced, only counts, or is off. `AtomicMode`: one that can be changed
+//! while others read it.
 
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::ConfigError;
 use crate::labels::{labels, shown_as_labels};
@@ -52,5 +54,22 @@ impl FromStr for Mode {
                 "\"enforce\", \"shadow\" or \"off\"",
             )
         })
+    }
+}
+
+/// A mode that can be changed while others read it. Each request reads it once.
+pub(crate) struct AtomicMode(AtomicU8);
+
+impl AtomicMode {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self(AtomicU8::new(mode as u8))
+    }
+
+    pub(crate) fn get(&self) -> Mode {
+        Mode::EACH[usize::from(self.0.load(Ordering::Relaxed))]
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.0.store(mode as u8, Ordering::Relaxed);
     }
 }

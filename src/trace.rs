@@ -2,10 +2,13 @@
 //!
 //! No event and no span shows a subject, at most its hash, unless its policy asks for it.
 
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::mode::Mode;
 
 #[cfg(all(feature = "tracing", feature = "config"))]
 pub(crate) use tracing::error;
@@ -99,4 +102,19 @@ impl Span {
     }
 
     pub(crate) fn answered(&self, _is_allowed: bool) {}
+}
+
+/// When the log last warned that the server does not provide what a policy needs. As many as the
+/// operator names, each once for every mode: to enforce it changes what happens to requests.
+#[derive(Default)]
+pub(crate) struct LogThrottles(Mutex<HashMap<(Option<String>, Mode), LogThrottle>>);
+
+impl LogThrottles {
+    /// Notes a warning of this policy, or of a list, if one is due. Returns whether it is.
+    pub(crate) fn try_warn(&self, policy: Option<&str>, mode: Mode) -> bool {
+        let of = (policy.map(str::to_owned), mode);
+        // No step under the lock leaves anything half done.
+        let mut log_throttle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log_throttle.entry(of).or_default().try_warn()
+    }
 }

@@ -5,8 +5,8 @@ use super::fields::{Field, Fields, KnownNames};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
 use crate::access::{AccessList, of_clients};
+use crate::address::{parsed_range, whole_range};
 use crate::key::Key;
-use crate::ranges::{parsed_range, whole_range};
 
 const FIELDS: KnownNames = &["key", "values"];
 

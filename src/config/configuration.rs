@@ -10,7 +10,7 @@ use super::store::StoreChoice;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;
 use crate::limiter::{Limiter, Rules};
-use crate::observe::Observer;
+use crate::observer::Observer;
 use crate::policy::Policy;
 use crate::store::Store;
 use crate::store::memory::MemoryStore;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::limiter::Rules;
-use crate::observe::Observer;
+use crate::observer::Observer;
 use crate::policy::Policy;
 use crate::store::DEFAULT_TIMEOUT;
 

@@ -3,9 +3,9 @@
 
 use super::FileError;
 use super::fields::{Field, Fields};
+use crate::address::read_range;
 use crate::error::ConfigError;
 use crate::http::extract::{ClientAddr, PeerAddr};
-use crate::ranges::read_range;
 use crate::request::KeyExtractor;
 
 const HEADERS: &str = "\"x-forwarded-for\", \"forwarded\" or \"header:<name>\"";

@@ -1,9 +1,9 @@
-//! `Subjects`: hashes keys, and caches the hashes of those that ask often.
+//! `KeyHasher`: hashes keys, and caches the hashes of those that ask often.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::key::{Key, Secret, Subject};
+use super::{Key, Secret, Subject};
 
 /// How many hashes are cached: 64 KB for each thread that asks.
 const PLACES: usize = 1 << PLACE_BITS;
@@ -19,7 +19,7 @@ thread_local! {
 
 /// Hashes keys. Hashing alone would be a third of a decision from memory, so each thread caches the
 /// hashes of recent keys.
-pub(super) struct Subjects {
+pub(crate) struct KeyHasher {
     secret: Option<Secret>,
     /// Identifies its own hashes: another limiter may have another secret.
     number: u64,
@@ -36,8 +36,8 @@ struct Place {
     encoded: [u8; LONGEST],
 }
 
-impl Subjects {
-    pub(super) fn new(secret: Option<Secret>) -> Self {
+impl KeyHasher {
+    pub(crate) fn new(secret: Option<Secret>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
             secret,
@@ -45,7 +45,7 @@ impl Subjects {
         }
     }
 
-    pub(super) fn of(&self, key: &Key) -> Subject {
+    pub(crate) fn of(&self, key: &Key) -> Subject {
         let hash = || key.subject(self.secret.as_ref());
         let encoded = key.encoded();
         if encoded.len() > LONGEST {
@@ -112,7 +112,7 @@ mod tests {
         let secrets = [None, Some(&b"secret"[..]), Some(&b"another"[..])];
         let limiters = secrets.map(|secret| {
             let secret = || secret.map(Secret::new);
-            (Subjects::new(secret()), secret())
+            (KeyHasher::new(secret()), secret())
         });
         // More keys than places, so that they evict each other; some are too long to cache.
         let keys = 3 * PLACES as u64;

@@ -11,7 +11,10 @@ use smallvec::SmallVec;
 
 use crate::error::ConfigError;
 
+mod hasher;
 mod words;
+
+pub(crate) use self::hasher::KeyHasher;
 
 /// Whose quota it is: the subject of a check.
 ///

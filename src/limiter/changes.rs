@@ -2,7 +2,7 @@
 
 use crate::mode::Mode;
 use crate::notifications::Notifications;
-use crate::observe::{ChangeEvent, Observer, Observers};
+use crate::observer::{ChangeEvent, Observer, Observers};
 use crate::task::catch_panic;
 use crate::trace;
 

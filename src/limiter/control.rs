@@ -8,7 +8,7 @@ use super::rules::Rules;
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
-use crate::observe::{BreakerState, ChangeEvent};
+use crate::observer::{BreakerState, ChangeEvent};
 use crate::store::Outage;
 
 impl Limiter {

@@ -11,7 +11,7 @@ use super::rules::{CompiledRules, Rules};
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
-use crate::observe::{ChangeEvent, Observers};
+use crate::observer::{ChangeEvent, Observers};
 use crate::store::{Enforced, FailureMode};
 
 /// The rules in force. A request is decided by the rules it finds, to its end.

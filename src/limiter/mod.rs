@@ -9,18 +9,18 @@ use std::{any::Any, sync::OnceLock};
 use tokio::sync::Notify;
 
 use self::leases::Leases;
-use self::log_throttle::LogThrottles;
 use self::passes::Passes;
-use self::subjects::Subjects;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
+use crate::key::KeyHasher;
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
-use crate::observe::Observers;
+use crate::observer::Observers;
 use crate::policy::CompiledPolicy;
 use crate::store::{Answer, Failover, Store};
 use crate::task::InFlightWork;
+use crate::trace::LogThrottles;
 
 mod acquire;
 mod admit;
@@ -35,7 +35,6 @@ mod giving_back;
 mod in_flight_work;
 mod in_force;
 mod leases;
-mod log_throttle;
 mod operations;
 mod passes;
 mod pending;
@@ -46,7 +45,6 @@ mod renewals;
 mod report;
 mod rules;
 mod subject;
-mod subjects;
 mod summary;
 
 pub(crate) use self::acquire::WaitingPolicy;
@@ -107,7 +105,7 @@ struct Shared {
     /// Wakes the callers that are delayed.
     turned_off: Notify,
     observers: Observers,
-    subjects: Subjects,
+    subjects: KeyHasher,
     leases: Leases,
     in_flight_work: InFlightWork,
     log_throttle: LogThrottles,

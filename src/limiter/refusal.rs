@@ -1,7 +1,8 @@
 //! `EarlyRejection`: why a request was neither decided nor let through.
 
-use crate::observe::RefusalReason;
+use crate::observer::RefusalReason;
 use crate::policy::CompiledPolicy;
+
 pub(crate) use crate::policy::RejectReason;
 
 /// A request that was refused without asking any policy: why, and because of which policy, if any.

@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::mode::Mode;
-use crate::observe::{DecisionEvent, DecisionResult, Observer, RefusalEvent};
+use crate::observer::{DecisionEvent, DecisionResult, Observer, RefusalEvent};
 use crate::one_line::OneLine;
 use crate::policy::CompiledPolicy;
 use crate::trace;

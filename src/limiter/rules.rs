@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::changes::{Changes, mode_change};
-use super::subjects::Subjects;
 use super::{EarlyRejection, RejectReason};
 use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
+use crate::key::KeyHasher;
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
 use crate::policy::{CompiledPolicy, Policy, RateSet};
@@ -247,7 +247,7 @@ impl CompiledRules {
         &self,
         position: usize,
         request: &RequestHead<'_>,
-        subjects: &Subjects,
+        subjects: &KeyHasher,
         before: &mut Option<ResolvedKey>,
     ) -> Result<Option<ResolvedRequest>, RejectReason> {
         let (policy, reader) = (&self.policies[position], self.readers[position]);

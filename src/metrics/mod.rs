@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::metrics::{Gauge, Label};
+use metrics::{Gauge, Label};
 
 use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, REFUSALS, describe};
 use crate::error::StoreErrorKind;
-use crate::observe::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
+use crate::observer::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 use crate::per_policy::PerPolicy;
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;

@@ -2,7 +2,7 @@
 
 use crate::limiter::{Limiter, PolicySummary};
 use crate::mode::Mode;
-use crate::observe::BreakerState;
+use crate::observer::BreakerState;
 use crate::store::Consequences;
 
 /// Whether requests are limited right now.

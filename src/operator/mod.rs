@@ -11,7 +11,7 @@ use self::counters::Counters;
 use self::origin::AllowedHosts;
 use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
-use crate::observe::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
+use crate::observer::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 use crate::top_denied::TopDenied;
 
 mod api;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::atomic_mode::AtomicMode;
 use super::compiled::CompiledPolicy;
 use super::mistakes::Mistakes;
 use super::rates::ExtraRate;
@@ -10,6 +9,7 @@ use super::{Cost, Policy, SETTLE};
 use crate::algorithm::{Algorithm, Wait};
 use crate::error::ConfigError;
 use crate::limit::{ANY_COST, MOST_PERMITS, Words};
+use crate::mode::AtomicMode;
 use crate::store::{DEFAULT_TIMEOUT, FailureMode, PolicyId, Prefetch};
 use crate::task::RENEWALS_IN_A_LIFE;
 use crate::time::DAY;

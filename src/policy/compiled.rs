@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::atomic_mode::AtomicMode;
 use super::mistakes::Mistakes;
 use super::rates::{ExtraRate, RateSet, least_capacity};
 use super::{Cost, Policy};
@@ -12,7 +11,7 @@ use crate::algorithm::{Action, Algorithm, Penalty, Wait};
 use crate::decision::Decision;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
-use crate::mode::Mode;
+use crate::mode::{AtomicMode, Mode};
 use crate::response::ResponseHead;
 #[cfg(feature = "redis")]
 use crate::store::RecordId;

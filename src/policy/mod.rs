@@ -12,7 +12,6 @@ use crate::request::{CostExtractor, Everybody, KeyExtractor, RequestHead, Reques
 use crate::response::ResponseHead;
 use crate::store::{FailureMode, Prefetch};
 
-mod atomic_mode;
 mod compile;
 mod compiled;
 mod mistakes;

@@ -30,7 +30,6 @@ pub(crate) mod failover;
 mod fingerprints;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod fixed;
-mod keyed_hash;
 #[cfg(feature = "memory")]
 pub(crate) mod memory;
 pub(crate) mod policy_id;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use self::sketch::{Denial, Sketch, Slot};
 use crate::key::Subject;
 use crate::mode::Mode;
-use crate::observe::{DecisionEvent, DecisionResult, Observer};
+use crate::observer::{DecisionEvent, DecisionResult, Observer};
 use crate::per_policy::PerPolicy;
 use crate::time::{Clock, MINUTE, Micros, SinceStart, SystemClock};
 

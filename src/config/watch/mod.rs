@@ -13,7 +13,7 @@ use super::in_code::InCode;
 use super::{Config, FileError};
 use crate::error::ConfigError;
 use crate::limiter::{Limiter, Rules};
-use crate::observe::Observer;
+use crate::observer::Observer;
 use crate::policy::Policy;
 use crate::tower::RateLimitLayer;
 

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::address::embedded;
 use crate::error::ConfigError;
-use crate::ranges::embedded;
 
 /// How many bits of an IPv6 address make a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use http::header::{FORWARDED, HeaderName};
 
-use crate::ranges::embedded;
+use crate::address::embedded;
 use crate::request::RequestHead;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::leases::Leases;
-use super::log_throttle::LogThrottles;
 use super::passes::Passes;
 use super::rules::Rules;
-use super::subjects::Subjects;
 use super::{Limiter, RulesInForce, Shared};
 use crate::error::ConfigError;
+use crate::key::KeyHasher;
 use crate::key::Secret;
-use crate::observe::{DecisionEvent, Observer, Observers, OnDecision};
+use crate::observer::{DecisionEvent, Observer, Observers, OnDecision};
 use crate::store::{DEFAULT_TIMEOUT, Failover, Prefetching, Store};
 use crate::task::InFlightWork;
+use crate::trace::LogThrottles;
 
 /// Builds a [`Limiter`] with settings other than the defaults.
 #[must_use]
@@ -129,7 +129,7 @@ impl<S: Store> LimiterBuilder<S> {
             store,
             give_back_batches: Box::new(move || prefetching.give_back_all()),
             observers,
-            subjects: Subjects::new(self.secret.as_deref().map(Secret::new)),
+            subjects: KeyHasher::new(self.secret.as_deref().map(Secret::new)),
             leases: Leases::default(),
             in_flight_work,
             log_throttle: LogThrottles::default(),

@@ -17,7 +17,7 @@ use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::notifications::Notifications;
-use crate::observe::{BreakerState, Observer as _, Observers};
+use crate::observer::{BreakerState, Observer as _, Observers};
 use crate::random::random;
 use crate::sharded::{Count, ShardedArc, ShardedRef};
 use crate::store::Check;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::outage::{Consequences, Enforced, Outage};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::observe::BreakerState;
+use crate::observer::BreakerState;
 use crate::one_line::OneLine;
 use crate::task::catch_panic;
 use crate::trace::{self, SharedLogThrottle};

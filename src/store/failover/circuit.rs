@@ -2,7 +2,7 @@
 
 use super::failure_rate::{Failure, FailureRate, Health, LastSuccess, is_answered};
 use crate::error::StoreErrorKind;
-use crate::observe::BreakerState;
+use crate::observer::BreakerState;
 use crate::time::Micros;
 
 /// How long the store is left alone at first. Each failed probe doubles it.

@@ -16,7 +16,7 @@ use super::check::{OwnedCheck, of_each};
 use super::{Answer, Check, GivenBack, PendingAnswer, Store};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::observe::Observers;
+use crate::observer::Observers;
 use crate::sharded::ShardedArc;
 
 mod breaker;

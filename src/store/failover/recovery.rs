@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::breaker::Breaker;
-use crate::observe::BreakerState;
+use crate::observer::BreakerState;
 use crate::sharded::ShardedArc;
 use crate::store::Recovered;
 use crate::task::{LeaderLock, Turn};

@@ -13,8 +13,8 @@ use hashbrown::HashTable;
 use super::slot::{Fingerprint, Slot};
 use crate::decision::{Decision, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::random::KeyedHash;
 use crate::store::Check;
-use crate::store::keyed_hash::KeyedHash;
 use crate::time::Micros;
 
 /// Enough that two threads rarely want the same shard.

@@ -2,8 +2,8 @@
 
 use crate::algorithm::{Action, State};
 use crate::decision::{Decision, Outcome};
+use crate::random::KeyedHash;
 use crate::store::Check;
-use crate::store::keyed_hash::KeyedHash;
 use crate::time::Micros;
 
 /// How many times the hand spares a used key before evicting it.

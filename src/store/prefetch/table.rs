@@ -6,7 +6,7 @@ use std::iter;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::account::Account;
-use crate::store::keyed_hash::KeyedHash;
+use crate::random::KeyedHash;
 use crate::store::{Check, Prefetch};
 
 const SHARDS: usize = 64;

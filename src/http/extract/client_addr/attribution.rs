@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::super::peer::Peer;
 use super::forwarded::{self, Entry, MAX_HOPS};
 use super::node;
-use crate::ranges::AddressRanges;
+use crate::address::AddressRanges;
 
 /// What a request was found to come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::ranges::embedded;
+use crate::address::embedded;
 
 /// Reads IPv4, IPv4:port, IPv6, \[IPv6\] or \[IPv6\]:port, without surrounding blanks.
 ///

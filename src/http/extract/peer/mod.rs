@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::error::ConfigError;
-use crate::key::Key;
-use crate::ranges::embedded;
-use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
-
 use super::canonical::Ipv6Prefix;
 use super::proxied::is_proxied;
+use crate::address::embedded;
+use crate::error::ConfigError;
+use crate::key::Key;
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 #[cfg(feature = "tonic")]
 mod by_tonic;

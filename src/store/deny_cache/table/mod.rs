@@ -8,8 +8,8 @@ use std::{array, iter};
 
 use super::entry::{Entry, MORE_ASKED_AFTER, Pinned, Set};
 use crate::algorithm::{Acquire, Algorithm, LaterVerdict, Reading};
+use crate::random::KeyedHash;
 use crate::sharded::Count;
-use crate::store::keyed_hash::KeyedHash;
 use crate::time::{Clock, Micros, SinceStart};
 
 const SHARDS: usize = 64;

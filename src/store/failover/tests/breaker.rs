@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::error::{StoreError, StoreErrorKind};
-use crate::observe::{BreakerState, Observer, Observers};
+use crate::observer::{BreakerState, Observer, Observers};
 use crate::sharded::ShardedArc;
 use crate::store::failover::breaker::{AnswerGuard, Breaker};
 use crate::time::{HOUR, Micros};

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::error::StoreErrorKind;
-use crate::observe::BreakerState;
+use crate::observer::BreakerState;
 use crate::store::failover::circuit::{CallToken, Circuit, LOST_AFTER};
 use crate::store::failover::failure_rate::{Health, MOST_IN_A_ROW, Successes};
 use crate::time::Micros;

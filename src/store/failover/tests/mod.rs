@@ -11,7 +11,7 @@ use crate::decision::{Decision, Outcome};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::observe::BreakerState;
+use crate::observer::BreakerState;
 use crate::store::{FailureMode, PolicyId};
 use crate::time::{HOUR, MINUTE, Micros, SECOND};
 
