@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
+use super::rate::{MOST_RATES, Said};
 use super::{DEFAULT_SLICES, Kind, Limit, MOST_PERMITS, Words};
 use crate::error::ConfigError;
 use crate::time::{DAY, Micros, SECOND};
-
-mod together;
 
 /// A validated limit, from which the algorithms are built.
 #[derive(Clone, Copy, Debug)]
@@ -210,96 +209,77 @@ const MIN_PERIOD: Duration = Duration::from_millis(1);
 const MAX_PERIOD: Duration = Duration::from_secs(366 * DAY.as_secs());
 const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * DAY.as_secs());
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limit::{ANY_COST, Rate};
-
-    fn refusal(limit: Limit) -> String {
-        limit.valid().unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_whole_documented_range_is_accepted() {
-        for limit in [
-            Limit::gcra(1, 366 * DAY),
-            Limit::gcra(1_000_000_000, Duration::from_millis(1)),
-            Limit::gcra(MOST_PERMITS, 1_000 * SECOND),
-            Limit::gcra(1, 366 * DAY).burst(100),
-            Limit::fixed_window(MOST_PERMITS, 366 * DAY).aligned(),
-            Limit::fixed_window(MOST_PERMITS, Duration::from_millis(1)),
-            Limit::concurrency(MOST_PERMITS),
-            Limit::sliding_log(1, Duration::from_millis(1)),
-        ] {
-            assert!(limit.valid().is_ok(), "{limit:?}");
+impl Limit {
+    /// Refuses rates that make no sense together, even if each does by itself.
+    pub(crate) fn refuse_rates_together(&self) -> Result<(), ConfigError> {
+        if !self.rates.are_several() {
+            return Ok(());
         }
-    }
-
-    #[test]
-    fn a_refusal_names_the_field_the_input_and_what_would_be_right() {
-        assert_eq!(
-            refusal(Limit::gcra(0, SECOND)),
-            "limit: got 0, expected 1 to 999999999999999, or `Limit::nothing()`"
-        );
-        assert_eq!(
-            refusal(Limit::fixed_window(MOST_PERMITS + 1, SECOND)),
-            "limit: got 1000000000000000, expected 1 to 999999999999999, or `Limit::nothing()`"
-        );
-        assert_eq!(
-            refusal(Limit::gcra(1, SECOND).burst(u64::MAX)),
-            "burst: got 18446744073709551615, expected 1 to 999999999999999, or `Limit::nothing()`"
-        );
-        assert_eq!(
-            refusal(Limit::token_bucket(1, Rate::new(MOST_PERMITS, SECOND))),
-            "limit: got 999999999999999 in 1 s, expected at most 1000000000000 permits a second"
-        );
-        assert_eq!(
-            refusal(Limit::gcra(1, SECOND).burst(0)),
-            "burst: got 0, expected 1 to 999999999999999, or `Limit::nothing()`"
-        );
-        assert_eq!(
-            refusal(Limit::fixed_window(1, Duration::from_micros(999))),
-            "window: got 999µs, expected 1 ms to 366 days, in whole microseconds"
-        );
-    }
-
-    #[test]
-    fn what_errors_call_the_range_is_the_range() {
-        let range = format!("1 to {MOST_PERMITS}");
-        assert_eq!(ANY_COST, range);
-        assert_eq!(ANY_PERMITS, format!("{range}, or `Limit::nothing()`"));
-    }
-
-    #[test]
-    fn a_window_outside_the_range_or_finer_than_a_microsecond_is_refused() {
-        for window in [
-            Duration::ZERO,
-            367 * DAY,
-            SECOND + Duration::from_nanos(1),
-            Duration::MAX,
-        ] {
-            assert!(refusal(Limit::sliding_log(1, window)).starts_with("window: "));
+        if !self.kind.is_some_and(Kind::is_said_as_rate) {
+            return Err(ConfigError::not_for("and", SAID_AS_RATE));
         }
-    }
-
-    #[test]
-    fn an_option_of_another_algorithm_is_refused() {
-        assert_eq!(
-            refusal(Limit::sliding_log(1, SECOND).burst(2)),
-            "burst: is an option of gcra"
-        );
-        assert_eq!(
-            refusal(Limit::gcra(1, SECOND).aligned()),
-            "aligned: is an option of fixed_window"
-        );
-        assert_eq!(
-            refusal(Limit::gcra(1, SECOND).lease(Duration::ZERO)),
-            "lease: is an option of concurrency"
-        );
-    }
-
-    #[test]
-    fn a_burst_that_takes_centuries_to_come_back_is_refused() {
-        assert!(refusal(Limit::gcra(1, 366 * DAY).burst(101)).contains("100 years"));
+        if self.rates.count() > MOST_RATES {
+            let count = format!("{} rates", self.rates.count());
+            return Err(ConfigError::out_of_range("and", count, "at most 4 rates"));
+        }
+        let refuse = |rate: &Said, reason: String| {
+            let alone = self.of_only(*rate);
+            Err(ConfigError::malformed("and", alone.to_string(), reason))
+        };
+        let mut rest = self.rates.iter();
+        while let Some(rate) = rest.next() {
+            for other in rest.clone() {
+                if rate.period == other.period {
+                    let reason = "another rate has the same period; give each its own";
+                    return refuse(other, reason.to_owned());
+                }
+                for (idle, other) in [(rate, other), (other, rate)] {
+                    if idle.is_idle_beside(other) {
+                        let reason = format!(
+                            "this many never fit beside {} in a longer period; a shorter period \
+                             needs fewer permits",
+                            other.permits
+                        );
+                        return refuse(idle, reason);
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 }
+
+impl Said {
+    /// The most permits at once, for an algorithm that has no other word for it than burst.
+    fn at_once(&self) -> u64 {
+        self.burst.unwrap_or(self.permits)
+    }
+
+    /// Whether this rate denies nothing that the other would not deny: it gives as much in its
+    /// period as the other gives in a longer one.
+    fn is_idle_beside(&self, other: &Self) -> bool {
+        self.period < other.period
+            && self.permits >= other.permits
+            && self.at_once() >= other.at_once()
+    }
+}
+
+impl Kind {
+    /// Whether its limits are stated as permits in a period, with nothing else that each rate would
+    /// need of its own.
+    fn is_said_as_rate(self) -> bool {
+        match self {
+            Self::Gcra
+            | Self::FixedWindow
+            | Self::SlidingLog
+            | Self::SlidingWindow
+            | Self::SlidingCounter => true,
+            Self::TokenBucket | Self::LeakyBucket | Self::Concurrency => false,
+        }
+    }
+}
+
+const SAID_AS_RATE: &str = "gcra, fixed_window, sliding_counter, sliding_window and sliding_log";
+
+#[cfg(test)]
+mod tests;
