@@ -230,7 +230,6 @@ mod algorithm;
 // Floor 2: the stores.
 pub mod store;
 // Floor 3: policies and the limiter.
-mod access;
 mod limiter;
 mod policy;
 mod request;
@@ -251,7 +250,6 @@ mod operator;
 mod per_policy;
 mod top_denied;
 
-pub use self::access::AccessList;
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
 #[doc(inline)]
@@ -267,7 +265,9 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
-pub use self::limiter::{Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules};
+pub use self::limiter::{
+    AccessList, Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules,
+};
 #[cfg(feature = "metrics")]
 pub use self::metrics::Metrics;
 pub use self::mode::Mode;

@@ -1,5 +1,5 @@
-//! `Mode`: whether a policy is enforced, only counts, or is off. `AtomicMode`: one that can be changed
-//! while others read it.
+//! `Mode`: whether a policy is enforced, only counts, or is off. `AtomicMode`: one that can be
+//! changed while others read it.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};

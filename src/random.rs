@@ -1,5 +1,5 @@
-//! Random numbers for jitter, and for the order of a table that nobody outside can know. Not for secrets:
-//! whoever must not guess a number is never shown one.
+//! Random numbers for jitter, and for the order of a table that nobody outside can know. Not for
+//! secrets: whoever must not guess a number is never shown one.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

@@ -1,5 +1,5 @@
-//! `Algorithm`: any of the algorithms, and how each of its methods finds the one that it is. `State`: what
-//! is remembered of one key.
+//! `Algorithm`: any of the algorithms, and how each of its methods finds the one that it is.
+//! `State`: what is remembered of one key.
 
 use super::action::{Acquire, Action, Wait};
 use super::arithmetic::{Arithmetic, commit, never_fits, read};

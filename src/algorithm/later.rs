@@ -1,5 +1,5 @@
-//! What an answer still tells later: a decision that has taken nothing, of its key (`LaterVerdict`), and
-//! one that has taken permits, of how late these may be handed out.
+//! What an answer still tells later: a decision that has taken nothing, of its key
+//! (`LaterVerdict`), and one that has taken permits, of how late these may be handed out.
 
 use super::action::{Acquire, Action};
 use super::arithmetic::Arithmetic as _;

@@ -1,5 +1,5 @@
-//! `Reading`: what a state says, and what a script is told. Beside it what several algorithms share:
-//! the rules by which permits are counted against a limit, and a share of a limit.
+//! `Reading`: what a state says, and what a script is told. Beside it what several algorithms
+//! share: the rules by which permits are counted against a limit, and a share of a limit.
 
 use super::action::Action;
 use crate::limit::MOST_PERMITS;

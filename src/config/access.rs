@@ -4,9 +4,9 @@ use super::FileError;
 use super::fields::{Field, Fields, KnownNames};
 use super::named_key::{self, NamedKey};
 use super::proxies::Proxies;
-use crate::access::{AccessList, of_clients};
 use crate::address::{parsed_range, whole_range};
 use crate::key::Key;
+use crate::limiter::{AccessList, of_clients};
 
 const FIELDS: KnownNames = &["key", "values"];
 

@@ -1,5 +1,5 @@
-//! Several decisions: those on the rates of a limit combined into one, and which of those on a request is
-//! the closest to exhaustion.
+//! Several decisions: those on the rates of a limit combined into one, and which of those on a
+//! request is the closest to exhaustion.
 
 use std::cmp::{Ordering, Reverse};
 

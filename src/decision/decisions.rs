@@ -1,5 +1,5 @@
-//! `Decisions`: the decisions on a question, in the order of its checks. `Verdict`: those about a request,
-//! for handlers.
+//! `Decisions`: the decisions on a question, in the order of its checks. `Verdict`: those about a
+//! request, for handlers.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,6 +1,6 @@
 //! `Key`: whose quota it is. An injective encoding of the subject, and its 128-bit hash, by which
-//! stores know it: no store or header ever contains the subject in clear text, and logs do only if a
-//! policy shows it.
+//! stores know it: no store or header ever contains the subject in clear text, and logs do only if
+//! a policy shows it.
 
 use std::borrow::Cow;
 use std::fmt;

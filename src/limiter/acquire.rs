@@ -1,17 +1,16 @@
-//! Permits that a caller waits for.
+//! Permits that a caller waits for, and how long until they come.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::Guard;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Limiter;
-use super::delay::Delay;
 use super::evaluate::{AskedAs, Evaluation, KeyedCost};
 use super::permit::{Denied, Permit};
 use super::rules::CompiledRules;
@@ -284,5 +283,24 @@ async fn until_store_answers(permit: &Permit) {
 impl fmt::Debug for WaitingPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WaitingPolicy").field(&self.name).finish()
+    }
+}
+
+/// Ready when the permits are there.
+pub(crate) type Delay = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
+impl Limiter {
+    /// Waits this long, or until limiting is turned off: then nobody is held up.
+    pub(crate) fn delay(&self, delay: Duration) -> Delay {
+        let limiter = self.clone();
+        Box::pin(async move {
+            let mut turned_off = pin!(limiter.0.turned_off.notified());
+            // From here on it is notified.
+            turned_off.as_mut().enable();
+            if limiter.is_on() {
+                // Either the delay is over, or limiting was turned off.
+                let _ = timeout(delay, turned_off).await;
+            }
+        })
     }
 }

@@ -7,17 +7,16 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 
 use super::Limiter;
+use super::access_list::{AccessList, Found};
 use super::charge::{Charges, RequestCharges};
 use super::leases::lease_for;
-use super::refusal::{EarlyRejection, RejectReason};
-use super::rules::CompiledRules;
-use crate::access::{AccessList, Found};
+use super::rules::{CompiledRules, EarlyRejection};
 use crate::algorithm::{Acquire, Action, Wait};
 use crate::decision::{Decisions, Outcome};
 use crate::error::CheckError;
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
-use crate::policy::{CompiledPolicy, RateSet};
+use crate::policy::{CompiledPolicy, RateSet, RejectReason};
 use crate::request::RequestHead;
 use crate::store::{Check, FailureMode, PendingDecisions};
 

@@ -1,14 +1,14 @@
-//! `RulesInForce`: the rules in force. Apart from the limiter, so that what replaces them, such as the
-//! thread that watches a file, keeps neither the limiter nor its store alive.
+//! `RulesInForce`: the rules in force. Apart from the limiter, so that what replaces them, such as
+//! the thread that watches a file, keeps neither the limiter nor its store alive.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 
+use super::access_list::AccessList;
 use super::changes::{Changes, mode_change};
 use super::rules::{CompiledRules, Rules};
-use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
 use crate::mode::Mode;
 use crate::observer::{ChangeEvent, Observers};

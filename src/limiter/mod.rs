@@ -13,8 +13,7 @@ use self::passes::Passes;
 use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions};
 use crate::error::{CheckError, ConfigError, StoreErrorKind};
-use crate::key::KeyHasher;
-use crate::key::{Key, Subject};
+use crate::key::{Key, KeyHasher, Subject};
 use crate::mode::Mode;
 use crate::observer::Observers;
 use crate::policy::CompiledPolicy;
@@ -22,6 +21,7 @@ use crate::store::{Answer, Failover, Store};
 use crate::task::InFlightWork;
 use crate::trace::LogThrottles;
 
+mod access_list;
 mod acquire;
 mod admit;
 mod builder;
@@ -29,10 +29,8 @@ mod changes;
 mod charge;
 mod conclude;
 mod control;
-mod delay;
 mod evaluate;
 mod giving_back;
-mod in_flight_work;
 mod in_force;
 mod leases;
 mod operations;
@@ -40,25 +38,25 @@ mod passes;
 mod pending;
 mod permit;
 mod quota;
-mod refusal;
-mod renewals;
+mod renewal;
 mod report;
 mod rules;
-mod subject;
-mod summary;
 
-pub(crate) use self::acquire::WaitingPolicy;
+pub use self::access_list::AccessList;
+#[cfg(feature = "config")]
+pub(crate) use self::access_list::of_clients;
+pub(crate) use self::acquire::{Delay, WaitingPolicy};
 pub use self::builder::LimiterBuilder;
 pub(crate) use self::charge::RequestCharges;
 pub(crate) use self::conclude::Conclusion;
-pub(crate) use self::delay::Delay;
+pub use self::control::PolicySummary;
 pub(crate) use self::in_force::RulesInForce;
 pub(crate) use self::passes::CountedBy;
 pub(crate) use self::pending::PendingEvaluation;
 pub use self::permit::{Denied, Permit};
-pub(crate) use self::refusal::{EarlyRejection, RejectReason};
+pub(crate) use self::rules::EarlyRejection;
 pub use self::rules::Rules;
-pub use self::summary::PolicySummary;
+pub(crate) use crate::policy::RejectReason;
 
 /// Policies over a store. Clones share everything.
 ///

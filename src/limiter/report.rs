@@ -3,14 +3,14 @@
 use std::fmt;
 
 use super::Limiter;
-use super::refusal::{EarlyRejection, RejectReason};
+use super::rules::EarlyRejection;
 use crate::decision::Decision;
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::mode::Mode;
 use crate::observer::{DecisionEvent, DecisionResult, Observer, RefusalEvent};
 use crate::one_line::OneLine;
-use crate::policy::CompiledPolicy;
+use crate::policy::{CompiledPolicy, RejectReason};
 use crate::trace;
 
 impl Limiter {

@@ -1,18 +1,18 @@
-//! `Rules`: what a limiter enforces, which can be replaced while it is in use.
+//! `Rules`: what a limiter enforces, which can be replaced while it is in use. `EarlyRejection`:
+//! why a request was neither decided nor let through.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::access_list::AccessList;
 use super::changes::{Changes, mode_change};
-use super::{EarlyRejection, RejectReason};
-use crate::access::AccessList;
 use crate::error::{CheckError, ConfigError};
-use crate::key::KeyHasher;
-use crate::key::{Key, Subject};
+use crate::key::{Key, KeyHasher, Subject};
 use crate::mode::Mode;
-use crate::policy::{CompiledPolicy, Policy, RateSet};
+use crate::observer::RefusalReason;
+use crate::policy::{CompiledPolicy, Policy, RateSet, RejectReason};
 use crate::request::{RequestHead, RequestMatcher};
 use crate::store::FailureMode;
 
@@ -317,6 +317,46 @@ impl CompiledRules {
             if let Ok(before) = before.named(policy.id.name()) {
                 policy.succeed(before);
             }
+        }
+    }
+}
+
+/// A request that was refused without asking any policy: why, and because of which policy, if any.
+#[derive(Clone, Debug)]
+pub(crate) struct EarlyRejection {
+    pub(crate) policy: Option<String>,
+    pub(crate) reason: RejectReason,
+}
+
+impl EarlyRejection {
+    pub(super) fn by(policy: &CompiledPolicy, reason: RejectReason) -> Self {
+        Self {
+            policy: Some(policy.id.name().to_owned()),
+            reason,
+        }
+    }
+
+    pub(crate) fn of_nobody(reason: RejectReason) -> Self {
+        Self {
+            policy: None,
+            reason,
+        }
+    }
+}
+
+impl RejectReason {
+    /// Whether the list of refused clients says so, which holds in every mode.
+    pub(super) fn is_by_list(&self) -> bool {
+        matches!(self, Self::Listed | Self::BadAddress | Self::BadKey)
+    }
+
+    pub(super) fn in_a_word(&self) -> RefusalReason {
+        match self {
+            Self::Listed => RefusalReason::Listed,
+            Self::BadAddress => RefusalReason::BadAddress,
+            Self::NoKey | Self::BadKey => RefusalReason::MissingKey,
+            Self::BadCost(_) => RefusalReason::BadCost,
+            Self::Misconfigured(_) => RefusalReason::Misconfigured,
         }
     }
 }

@@ -16,11 +16,11 @@ mod compile;
 mod compiled;
 mod mistakes;
 mod rates;
-mod read;
+mod resolve;
 
 pub(crate) use self::compiled::CompiledPolicy;
 pub(crate) use self::rates::RateSet;
-pub(crate) use self::read::RejectReason;
+pub(crate) use self::resolve::RejectReason;
 
 /// A named limit for a key, on certain requests, with a cost and a failure mode.
 ///

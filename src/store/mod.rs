@@ -5,12 +5,12 @@
 //!
 //! A [`Store`] answers one question about a request in one atomic step. The question is a list of
 //! [`Check`]s, of which each has an [`Algorithm`]: the arithmetic that `lua/` mirrors, and what
-//! `MemoryStore` runs. It answers in two steps, so that several checks of one request are decided all
-//! or nothing. [`read`](Algorithm::read) tells whether an [`Action`] fits the [`State`] and writes
-//! nothing. [`commit`](Algorithm::commit) carries it out, and is called only for those checks that
-//! [`committed`] names, and for those that do not fit, of which it repairs the state. [`decide`] turns
-//! what was read into the [`Decisions`]. A [`DenyCache`] around a store that takes a round trip
-//! answers for subjects that are known to be denied.
+//! `MemoryStore` runs. It answers in two steps, so that several checks of one request are decided
+//! all or nothing. [`read`](Algorithm::read) tells whether an [`Action`] fits the [`State`] and
+//! writes nothing. [`commit`](Algorithm::commit) carries it out, and is called only for those
+//! checks that [`committed`] names, and for those that do not fit, of which it repairs the state.
+//! [`decide`] turns what was read into the [`Decisions`]. A [`DenyCache`] around a store that takes
+//! a round trip answers for subjects that are known to be denied.
 
 use std::fmt;
 use std::future::Future;

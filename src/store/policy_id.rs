@@ -1,5 +1,5 @@
-//! What a store needs to know of a policy: its `PolicyId`, what it decides without the store, and how
-//! its permits may be taken in advance.
+//! What a store needs to know of a policy: its `PolicyId`, what it decides without the store, and
+//! how its permits may be taken in advance.
 
 use std::fmt;
 use std::sync::Arc;

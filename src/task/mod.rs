@@ -1,5 +1,5 @@
-//! Work beside requests: how it begins, how long it may take, when it is tried again, and which task
-//! does it.
+//! Work beside requests: how it begins, how long it may take, when it is tried again, and which
+//! task does it.
 
 mod deadline;
 mod in_flight;

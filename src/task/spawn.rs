@@ -1,6 +1,6 @@
 //! Work that has begun on its way to the store before its task resumes. Otherwise the caller's next
-//! question could reach the store first, and find permits taken that are being given back. And panics
-//! of the user's own code end here, where they would cost more than a request.
+//! question could reach the store first, and find permits taken that are being given back. And
+//! panics of the user's own code end here, where they would cost more than a request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};

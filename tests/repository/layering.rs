@@ -28,7 +28,7 @@ const FLOORS: [&[&str]; 7] = [
     ],
     &["algorithm"],
     &["store"],
-    &["request", "response", "policy", "access", "limiter"],
+    &["request", "response", "policy", "limiter"],
     &["http"],
     &["tower"],
     &[

@@ -1,5 +1,5 @@
-//! What the log says of the breaker. For whoever is on call: each text says which store it is about,
-//! and what becomes of which policies.
+//! What the log says of the breaker. For whoever is on call: each text says which store it is
+//! about, and what becomes of which policies.
 
 use std::sync::Arc;
 use std::time::Duration;

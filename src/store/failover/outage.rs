@@ -1,5 +1,5 @@
-//! `Outage`: what is known of a time in which the store is left alone. `Consequences`: what it means
-//! for the policies in force, in words for the log.
+//! `Outage`: what is known of a time in which the store is left alone. `Consequences`: what it
+//! means for the policies in force, in words for the log.
 
 use std::fmt;
 use std::time::Duration;

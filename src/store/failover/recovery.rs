@@ -1,5 +1,5 @@
-//! `RecoveryWatch`: notices when a store that is left alone is back, so that neither the rest of the
-//! pause nor a user's request is spent on finding out.
+//! `RecoveryWatch`: notices when a store that is left alone is back, so that neither the rest of
+//! the pause nor a user's request is spent on finding out.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
