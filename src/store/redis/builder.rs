@@ -12,8 +12,7 @@ use super::connection::{
 };
 use super::in_flight::InFlight;
 use super::keys::Prefix;
-use super::settings::{Settings, Source};
-use super::waits::Waits;
+use super::settings::{Settings, Source, Waits};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::task::InFlightWork;
 use crate::time::Clock;

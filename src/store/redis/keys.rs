@@ -1,13 +1,15 @@
 //! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`.
 //!
 //! Each further rate of a limit has a key of its own,
-//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`. The policies of a group whose algorithms count in
-//! debt share one, `{prefix}:group2:{<hash>}:{group}`: a record with an entry for each. Where a
+//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`. The policies of a group whose algorithms count
+//! in debt share one, `{prefix}:group2:{<hash>}:{group}`: a record with an entry for each. Where a
 //! state stands never depends on the numbers of a limit, as these may change for each request.
 //!
 //! Only this file writes braces, so that all policies of a subject are in the same Cluster slot.
 //! The layout names the algorithm and the version of its state: another algorithm under the same
 //! policy name has another key, never a value that cannot be read.
+
+use redis::Cmd;
 
 use crate::error::ConfigError;
 use crate::store::{Check, LAYOUT, RecordId};
@@ -114,6 +116,58 @@ pub(super) fn fingerprint_of_state(check: &Check<'_>) -> u128 {
     let group = check.policy.group_fingerprint();
     let group = group.filter(|_| check.algorithm.is_debt());
     check.fingerprint() ^ group.unwrap_or(0)
+}
+
+pub(super) struct KeyNames {
+    bytes: Vec<u8>,
+    /// The end of each name.
+    ends: Vec<usize>,
+}
+
+impl KeyNames {
+    /// With capacity for this many.
+    pub(super) fn with_capacity(keys: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(keys * USUAL_LENGTH),
+            ends: Vec::with_capacity(keys),
+        }
+    }
+
+    /// Adds the name of a check's key.
+    pub(super) fn push(&mut self, check: &Check<'_>, prefix: &Prefix) {
+        prefix.write_key(check, &mut self.bytes);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |end| {
+            let name = &self.bytes[start..*end];
+            start = *end;
+            name
+        })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The command that runs a script on these keys, without the arguments, for which it has
+    /// capacity: how many there are, and how long they are together.
+    pub(super) fn command(
+        &self,
+        verb: &str,
+        script: &str,
+        (arguments, bytes): (usize, usize),
+    ) -> Cmd {
+        let bytes = script.len() + self.bytes.len() + USUAL_LENGTH + bytes;
+        let mut command = Cmd::with_capacity(3 + self.ends.len() + arguments, bytes);
+        command.arg(verb).arg(script).arg(self.ends.len());
+        for name in self.iter() {
+            command.arg(name);
+        }
+        command
+    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,6 @@ mod script;
 mod self_test;
 mod settings;
 mod split;
-mod waits;
 
 pub use builder::RedisStoreBuilder;
 #[cfg(feature = "config")]

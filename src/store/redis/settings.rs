@@ -2,6 +2,7 @@
 //! its connections and queues are made anew from these.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::ConnectionInfo;
 use tokio::runtime::Handle;
@@ -10,7 +11,6 @@ use super::backend::Servers;
 use super::cluster::Cluster;
 use super::connection::{Connector, Handshake, ReconnectingConnection};
 use super::keys::Prefix;
-use super::waits::Waits;
 use crate::task::InFlightWork;
 use crate::time::Clock;
 
@@ -55,4 +55,23 @@ impl Settings {
             }
         }
     }
+}
+
+/// How long a decision waits for others. The store does not know the limiter's deadline; the
+/// defaults fit the default deadline.
+#[derive(Clone, Copy)]
+pub(super) struct Waits {
+    /// For a call in flight; after that, it is no longer waited for. Its caller may be busy with something
+    /// else, or the server may be slow or far away; and most deadlines leave time for another call
+    /// after this wait.
+    pub(super) for_batches: Duration,
+    /// For other nodes of a cluster, in addition to the time that the decided part took.
+    pub(super) for_other_nodes: Duration,
+}
+
+impl Waits {
+    pub(super) const USUAL: Self = Self {
+        for_batches: Duration::from_millis(10),
+        for_other_nodes: Duration::from_millis(10),
+    };
 }

@@ -24,8 +24,7 @@ use crate::store::redis::connection::Failed;
 use crate::store::redis::in_flight::InFlight;
 use crate::store::redis::question::{Batch, Path, Question};
 use crate::store::redis::reply::Decided;
-use crate::store::redis::settings::Settings;
-use crate::store::redis::waits::Waits;
+use crate::store::redis::settings::{Settings, Waits};
 use crate::task::InFlightWork;
 
 const SHARDS: usize = 32;

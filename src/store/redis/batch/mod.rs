@@ -12,7 +12,7 @@
 //! 3. A batch runs in a task of its own. Each question gets its reply before the next batch leaves
 //!    or after that, whichever keeps the server busy.
 //!
-//! A call that takes longer than others [wait](super::waits::Waits) for it is no longer waited for:
+//! A call that takes longer than others [wait](super::settings::Waits) for it is no longer waited for:
 //! others are sent as if it had ended. Its own questions still get their replies. A call whose
 //! caller stands still holds up nobody for longer than that.
 

@@ -10,8 +10,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::time::timeout;
 
 use super::handshake::{Connected, is_replica};
-use super::made::Made;
-use super::probe::Probe;
+use super::probe::{Made, Probe};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
 use crate::store::redis::error::of_connecting;

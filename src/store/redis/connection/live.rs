@@ -12,8 +12,7 @@ use redis::{Cmd, RedisError, RedisResult, Value};
 
 use super::credentials::LoggedIn;
 use super::health::{DOWN_AFTER, Health};
-use super::made::Made;
-use super::probe::Probe;
+use super::probe::{Made, Probe};
 use crate::store::redis::error::{is_demoted, is_no_answer, is_no_script};
 use crate::store::redis::script::Scripted;
 

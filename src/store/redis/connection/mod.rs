@@ -10,7 +10,6 @@ mod hook;
 mod live;
 #[cfg(feature = "config")]
 mod logins;
-mod made;
 #[cfg(feature = "deadpool")]
 mod pool;
 mod probe;

@@ -1,11 +1,19 @@
 //! `Probe`: the commands that find out whether a server answers. Both are about a key of the store's
 //! own, as questions are: a proxy that finds the server by the key refuses a command without one, or
-//! hangs up on it.
+//! hangs up on it. `Made`: a connection over which the server has answered.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use redis::Cmd;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisResult, Value};
+use tokio::time::Instant;
 
+use super::client::RESPONSE_TIMEOUT;
+use super::credentials::LoggedIn;
+use super::handshake::Connected;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::store::redis::error::{kind, of_connecting};
 use crate::store::redis::keys::Prefix;
 
 pub(super) struct Probe {
@@ -44,5 +52,49 @@ impl Probe {
     fn key(&self) -> String {
         let tag = self.tag.lock().unwrap_or_else(PoisonError::into_inner);
         self.prefix.own_key(&tag)
+    }
+}
+
+/// A connection to keep, over which the server has answered.
+pub(super) struct Made {
+    pub(super) connection: MultiplexedConnection,
+    /// Keeps it logged in with credentials that may change.
+    pub(super) logged_in: Option<LoggedIn>,
+    /// How long the answer took.
+    pub(super) trip: Duration,
+}
+
+impl Made {
+    /// Waits for the server's first answer.
+    pub(super) async fn greeted(connected: Connected, probe: &Probe) -> Result<Self, StoreError> {
+        let Connected {
+            mut connection,
+            logged_in,
+        } = connected;
+        // Also for a hook: a reply that its client does not wait for would look like an
+        // answer.
+        connection.set_response_timeout(RESPONSE_TIMEOUT);
+        let start = Instant::now();
+        greet(&mut connection, probe).await.map_err(of_connecting)?;
+        Ok(Self {
+            connection,
+            logged_in,
+            trip: start.elapsed(),
+        })
+    }
+}
+
+/// Waits for the server's first answer: whatever accepts connections may have no server behind it.
+/// What the server says is its answer to questions, too, unless it turns this client away.
+async fn greet(connection: &mut MultiplexedConnection, probe: &Probe) -> RedisResult<()> {
+    match connection.send_packed_command(&probe.greeting()).await? {
+        Value::ServerError(error) => {
+            let error = error.into();
+            match kind(&error) {
+                StoreErrorKind::Unreachable | StoreErrorKind::BadReply => Err(error),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
     }
 }

@@ -7,8 +7,8 @@
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
+use super::super::keys::KeyNames;
 use super::asked::Asked;
-use super::key_names::KeyNames;
 use super::runs::{ByKey, Run};
 use crate::algorithm::Reading;
 use crate::error::{StoreError, StoreErrorKind};

@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
+use super::super::keys::KeyNames;
 use super::debts::{Acquire, DebtQuestion, Keys};
 use super::debts_reply::SlotPart;
-use super::key_names::KeyNames;
 use super::runs::ByKey;
 use super::{Path, Question};
 use crate::algorithm::FastPath;

@@ -25,7 +25,6 @@ mod composed;
 mod debts;
 mod debts_batch;
 mod debts_reply;
-mod key_names;
 mod runs;
 
 pub(super) use batch::Batch;

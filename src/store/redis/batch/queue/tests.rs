@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::redis::waits::Waits;
+use crate::store::redis::settings::Waits;
 
 const PATIENCE: Duration = Waits::USUAL.for_batches;
 const US: Duration = Duration::from_micros(1);

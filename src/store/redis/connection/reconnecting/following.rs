@@ -7,8 +7,7 @@ use std::task::Poll;
 
 use tokio::sync::watch;
 
-use super::super::made::Made;
-use super::super::probe::Probe;
+use super::super::probe::{Made, Probe};
 use super::super::sentinel::Master;
 use super::{Link, LiveConnection, Shared};
 use crate::trace;

@@ -37,7 +37,6 @@ mod failed;
 mod following;
 mod node_down;
 mod recovery;
-mod warm_up;
 
 pub(in crate::store::redis) use failed::Failed;
 

@@ -20,8 +20,7 @@ use self::asked::{Sentinel, ServerName};
 use super::address::Sentinels;
 use super::client::CONNECT_TIMEOUT;
 use super::handshake::{Handshake, is_replica};
-use super::made::Made;
-use super::probe::Probe;
+use super::probe::{Made, Probe};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::of_connecting;
 

@@ -15,8 +15,7 @@ use tokio::task::JoinSet;
 use super::Masters;
 use super::asked::ServerName;
 use crate::store::redis::connection::client::{CONNECT_TIMEOUT, pause};
-use crate::store::redis::connection::made::Made;
-use crate::store::redis::connection::probe::Probe;
+use crate::store::redis::connection::probe::{Made, Probe};
 
 /// The server behind a connection.
 pub(in crate::store::redis::connection) struct Master {
