@@ -2,17 +2,15 @@
 
 mod canonical;
 mod client_addr;
-mod extension;
 mod header;
-mod host;
+mod identity;
 mod joined;
 mod peer;
-mod proxied;
 
 #[cfg(feature = "operator")]
 pub(crate) use self::canonical::Ipv6Prefix;
 pub use self::client_addr::ClientAddr;
-pub use self::extension::Extension;
-pub use self::header::Header;
-pub use self::host::Host;
+pub use self::header::{Header, HeaderCost};
+pub use self::identity::Extension;
+pub use self::identity::Host;
 pub use self::peer::{Peer, PeerAddr, PeerNetwork};

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::super::peer::Peer;
 use super::forwarded::{self, Entry, MAX_HOPS};
-use super::node;
 use crate::address::AddressRanges;
 
 /// What a request was found to come from.
@@ -91,7 +90,7 @@ pub(super) fn attribute<'a>(
 
 /// A list has no quoting: whatever stands between two commas is one entry.
 fn listed(text: &[u8]) -> Entry {
-    node::address(text).into()
+    forwarded::address(text).into()
 }
 
 /// Reads from the entry written last to the first one that settles the question. Nothing after that

@@ -3,20 +3,18 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use self::attribution::{Attribution, Syntax, Trust, Unknown, attribute};
-use self::forwarded::MAX_HOPS;
+use crate::error::ConfigError;
+use crate::http::extract::header::Field;
+use crate::key::Key;
+use crate::address::{AddressRanges, embedded, read_range};
+use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
+
 use super::canonical::Ipv6Prefix;
 use super::peer::Peer;
-use super::proxied::is_proxied;
-use crate::address::{AddressRanges, embedded, read_range};
-use crate::error::ConfigError;
-use crate::http::field::Field;
-use crate::key::Key;
-use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
+use super::peer::is_proxied;
 
 mod attribution;
 mod forwarded;
-mod node;
 
 const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose whose quota they use; \
                                list the proxies' addresses, or count the proxies with \

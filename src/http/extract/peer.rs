@@ -1,17 +1,15 @@
-//! `PeerAddr`: the address at the other end of the socket.
+//! `PeerAddr` and `PeerNetwork`: the address at the other end of the socket.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 
+use http::header::{FORWARDED, HeaderName};
+
 use super::canonical::Ipv6Prefix;
-use super::proxied::is_proxied;
-use crate::address::embedded;
 use crate::error::ConfigError;
 use crate::key::Key;
+use crate::address::embedded;
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
-
-#[cfg(feature = "tonic")]
-mod by_tonic;
 
 /// The other end of the socket; a server puts it into the extensions of each request.
 ///
@@ -67,7 +65,7 @@ impl Peer {
             return Ok(peer);
         }
         #[cfg(feature = "tonic")]
-        if let Some(peer) = by_tonic::peer(request) {
+        if let Some(peer) = by_tonic(request) {
             return peer;
         }
         // A layer says so of every request, also of one that came to the same router over TCP.
@@ -225,5 +223,90 @@ impl AddressExtractor for PeerNetwork {
 
     fn validate(&self) -> Result<(), ConfigError> {
         self.0.validate()
+    }
+}
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Whether a request from this peer names another client, and the peer may be a proxy. The address
+/// comes first: the requests of clients that connect themselves cost no look at the headers.
+pub(super) fn is_proxied(peer: IpAddr, request: &RequestHead<'_>) -> bool {
+    let headers = request.headers;
+    is_internal(peer) && (headers.contains_key(&X_FORWARDED_FOR) || headers.contains_key(FORWARDED))
+}
+
+/// Whether an address is private or loopback, so that no client on the Internet has it.
+fn is_internal(address: IpAddr) -> bool {
+    match embedded(address) {
+        IpAddr::V4(v4) => {
+            // RFC 6598, which clusters and overlay networks use, too.
+            let is_shared = matches!(v4.octets(), [100, 64..=127, ..]);
+            v4.is_private() || v4.is_loopback() || v4.is_link_local() || is_shared
+        }
+        IpAddr::V6(v6) => v6.is_unique_local() || v6.is_loopback() || v6.is_unicast_link_local(),
+    }
+}
+
+/// The peer as tonic provides it, in the types that it puts into each request's extensions.
+#[cfg(feature = "tonic")]
+fn by_tonic(request: &RequestHead<'_>) -> Option<Result<Peer, KeyError>> {
+    // Present also behind tonic's own TLS, beside `TlsConnectInfo`.
+    if let Some(info) = request.extensions.get() {
+        return Some(from_tcp(info));
+    }
+    #[cfg(feature = "tonic-tls")]
+    if let Some(info) = request.extensions.get::<tls::TlsConnectInfo>() {
+        return Some(from_tcp(info.get_ref()));
+    }
+    #[cfg(unix)]
+    if let Some(tonic::transport::server::UdsConnectInfo { .. }) = request.extensions.get() {
+        return Some(Ok(Peer::UnixSocket));
+    }
+    None
+}
+
+/// The address is missing if the client disconnected before tonic asked for it: not the server's
+/// fault.
+#[cfg(feature = "tonic")]
+fn from_tcp(info: &tonic::transport::server::TcpConnectInfo) -> Result<Peer, KeyError> {
+    info.remote_addr.map(Peer::Address).ok_or(KeyError::Missing)
+}
+
+#[cfg(feature = "tonic-tls")]
+mod tls {
+    use tokio::net::TcpStream;
+    use tokio_rustls::server::TlsStream;
+    use tonic::transport::server::Connected;
+
+    /// `tonic::transport::server::TlsConnectInfo<TcpConnectInfo>`. Tonic exports that name only
+    /// together with its own TLS, whose features choose the cryptography or the certificates.
+    pub(super) type TlsConnectInfo = <TlsStream<TcpStream> as Connected>::ConnectInfo;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_internal_address_is_one_that_no_client_on_the_internet_has() {
+        for (address, expected) in [
+            ("127.0.0.1", true),
+            ("10.1.2.3", true),
+            ("172.17.0.1", true),
+            ("192.168.1.1", true),
+            ("169.254.1.1", true),
+            ("100.64.0.1", true),
+            ("::1", true),
+            ("::ffff:10.1.2.3", true),
+            ("fd00::7", true),
+            ("fe80::7", true),
+            ("100.128.0.1", false),
+            ("172.32.0.1", false),
+            ("203.0.113.9", false),
+            ("2001:db8::7", false),
+            ("::ffff:203.0.113.9", false),
+        ] {
+            assert_eq!(is_internal(address.parse().unwrap()), expected, "{address}");
+        }
     }
 }
