@@ -241,8 +241,6 @@ mod tower;
 // Floor 6: adapters, and observers.
 #[cfg(feature = "config")]
 pub mod config;
-#[cfg(feature = "axum")]
-mod extractor;
 #[cfg(feature = "metrics")]
 mod metrics;
 #[cfg(feature = "operator")]
@@ -257,7 +255,7 @@ pub use self::config::{Config, ConfigFile, FileError, OpenError, WatchedConfig};
 pub use self::decision::{Decision, Outcome, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]
-pub use self::extractor::NoDecision;
+pub use self::http::NoDecision;
 pub use self::http::extract::{ClientAddr, Extension, Header, Host, Peer, PeerAddr, PeerNetwork};
 pub use self::http::{
     BodyKind, HeaderCost, Kept, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection,

@@ -2,14 +2,19 @@
 
 mod body;
 pub(crate) mod extract;
+#[cfg(feature = "axum")]
+mod from_request;
 mod headers;
 mod rejection;
 mod route;
+mod seconds;
 
 pub use self::body::{BodyKind, Kept, ResponseBody, Wrapped};
 pub use self::extract::HeaderCost;
 #[cfg(feature = "operator")]
 pub(crate) use self::extract::Ipv6Prefix;
+#[cfg(feature = "axum")]
+pub use self::from_request::NoDecision;
 pub(crate) use self::headers::QuotaFields;
 pub use self::headers::QuotaHeaders;
 pub use self::rejection::{

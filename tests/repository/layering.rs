@@ -31,14 +31,7 @@ const FLOORS: [&[&str]; 7] = [
     &["request", "response", "policy", "limiter"],
     &["http"],
     &["tower"],
-    &[
-        "config",
-        "extractor",
-        "per_policy",
-        "metrics",
-        "operator",
-        "top_denied",
-    ],
+    &["config", "per_policy", "metrics", "operator", "top_denied"],
 ];
 
 #[test]

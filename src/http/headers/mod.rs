@@ -3,16 +3,14 @@
 use http::{HeaderName, Response};
 
 use super::rejection::{Rejection, prolong};
+use super::seconds::renewal_secs;
 use crate::decision::Decision;
 use crate::limiter::Conclusion;
 use crate::time::Clock;
 
 mod draft_11;
-mod seconds;
-mod single;
-
-use self::seconds::renewal_secs;
-pub(super) use self::seconds::retry_after_secs;
+mod single_value;
+mod text;
 
 /// The quota headers of responses: families of headers, each on every response or on denials only.
 ///
@@ -224,10 +222,10 @@ impl QuotaHeaders {
             names.extend([draft_11::POLICY, draft_11::QUOTA]);
         }
         if self.draft_6.is_some() {
-            names.extend_from_slice(&single::DRAFT_6);
+            names.extend_from_slice(&single_value::DRAFT_6);
         }
         if self.x_ratelimit.is_some() {
-            names.extend_from_slice(&single::X_RATELIMIT);
+            names.extend_from_slice(&single_value::X_RATELIMIT);
         }
         names
     }
@@ -274,14 +272,16 @@ impl QuotaHeaders {
             fields.lists = draft_11::Lists::of(each.clone());
         }
         if (self.draft_6.is_some() || self.x_ratelimit.is_some())
-            && let Some(tightest) = single::tightest(each.map(|(_, decision)| decision))
+            && let Some(tightest) = single_value::tightest(each.map(|(_, decision)| decision))
         {
             fields.tell_denial = !tightest.is_allowed();
-            let delta = || single::Values::with_delta(tightest);
+            let delta = || single_value::Values::with_delta(tightest);
             fields.draft_6 = self.draft_6.map(|_| delta());
             fields.x_ratelimit = self.x_ratelimit.map(|(format, _)| match format {
                 ResetFormat::Delta => delta(),
-                ResetFormat::Epoch => single::Values::with_epoch(tightest, clock.wall_clock()),
+                ResetFormat::Epoch => {
+                    single_value::Values::with_epoch(tightest, clock.wall_clock())
+                }
             });
         }
         fields
@@ -310,8 +310,8 @@ struct ToldOfHandler;
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct QuotaFields {
     lists: Option<draft_11::Lists>,
-    draft_6: Option<single::Values>,
-    x_ratelimit: Option<single::Values>,
+    draft_6: Option<single_value::Values>,
+    x_ratelimit: Option<single_value::Values>,
     /// Whether the headers of one value describe a policy that denies.
     tell_denial: bool,
     /// How long those that let the request pass would deny another one; 0 if they would not.
@@ -339,10 +339,10 @@ impl QuotaFields {
             return;
         }
         if let Some(values) = self.draft_6 {
-            values.put(&single::DRAFT_6, headers, is_rejection);
+            values.put(&single_value::DRAFT_6, headers, is_rejection);
         }
         if let Some(values) = self.x_ratelimit {
-            values.put(&single::X_RATELIMIT, headers, is_rejection);
+            values.put(&single_value::X_RATELIMIT, headers, is_rejection);
         }
     }
 }

@@ -4,24 +4,20 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 
-use super::headers::retry_after_secs;
+use super::seconds::retry_after_secs;
 use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::limiter::{Conclusion, Denied, EarlyRejection, RejectReason};
 use crate::one_line::OneLine;
-use crate::request::RequestHead;
 
-mod by_handler;
 mod grpc;
-mod respond;
+mod on_rejection;
+mod response;
 
-pub use self::respond::{OnRejection, PlainText, ProblemJson, responder};
-
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+pub use self::on_rejection::{OnRejection, PlainText, ProblemJson, responder};
+pub(super) use self::response::prolong;
 
 /// Why a request was not let through.
 ///
@@ -206,75 +202,11 @@ impl Rejection {
             Class::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
-
-    /// The response to this request, the same as the layer's except for the quota headers. Over
-    /// gRPC it is always a gRPC response, whatever the builder.
-    pub fn response(
-        self,
-        request: &RequestHead<'_>,
-        on_rejection: &dyn OnRejection,
-    ) -> Response<Bytes> {
-        let mut response = match grpc::Dialect::of(request) {
-            Some(dialect) => grpc::response(dialect, &self),
-            None => self.over_http(request, on_rejection),
-        };
-        // RFC 6585, section 4: a cache must not store a 429. Nor should it store any other
-        // rejection, since other clients would get it. A redirect is the builder's own.
-        if !response.status().is_redirection() {
-            let headers = response.headers_mut();
-            headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
-        }
-        if *request.method == Method::HEAD {
-            withhold_body(&mut response);
-        }
-        response.extensions_mut().insert(self);
-        response
-    }
-
-    fn over_http(
-        &self,
-        request: &RequestHead<'_>,
-        on_rejection: &dyn OnRejection,
-    ) -> Response<Bytes> {
-        let mut response = on_rejection.respond(request, self);
-        // Each new response has it: the builder has set none.
-        if response.status() == StatusCode::OK {
-            *response.status_mut() = self.status();
-        }
-        // On a redirect, `Retry-After` would mean the wait before following it.
-        if let Some(secs) = self.retry_after_secs
-            && !response.status().is_redirection()
-        {
-            let headers = response.headers_mut();
-            headers.entry(RETRY_AFTER).or_insert(secs.into());
-        }
-        response
-    }
-}
-
-/// Makes the wait that a rejection tells no shorter than this, for a layer further out whose own
-/// policies have nothing left until then.
-pub(super) fn prolong(headers: &mut HeaderMap, secs: u64) {
-    if number(headers, &RETRY_AFTER).is_some_and(|told| told < secs) {
-        headers.insert(RETRY_AFTER, secs.into());
-    }
-    grpc::prolong(headers, secs);
 }
 
 /// `None` also for a date, which only a builder of the user's writes.
 fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
-}
-
-/// Removes the body but keeps its length, for the response to `HEAD`. Not every server does so
-/// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
-fn withhold_body(response: &mut Response<Bytes>) {
-    let length = std::mem::take(response.body_mut()).len();
-    // An empty body needs no length, and a 204 must not have one: RFC 9110, section 8.6.
-    if length > 0 {
-        let headers = response.headers_mut();
-        headers.entry(CONTENT_LENGTH).or_insert(length.into());
-    }
 }
 
 impl From<EarlyRejection> for Rejection {

@@ -1,10 +1,12 @@
 use std::sync::Arc;
 
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{Method, Request};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER};
+use http::{Method, Request, Response};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::request::RequestHead;
 
 fn rejection(kind: RejectionKind, secs: Option<u64>) -> Rejection {
     Rejection {

@@ -104,8 +104,8 @@ fn lists_are_appended_to_those_of_a_layer_further_in() {
     for (name, lines) in [
         (&POLICY, 2),
         (&QUOTA, 2),
-        (&super::super::single::DRAFT_6[0], 1),
-        (&super::super::single::X_RATELIMIT[0], 1),
+        (&super::super::single_value::DRAFT_6[0], 1),
+        (&super::super::single_value::X_RATELIMIT[0], 1),
     ] {
         assert_eq!(response.headers().get_all(name).iter().count(), lines);
     }

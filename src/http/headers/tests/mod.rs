@@ -2,11 +2,11 @@ use http::HeaderValue;
 use sfv::{BareItem, List, ListEntry, Parser};
 
 use super::draft_11::{Lists, POLICY, QUOTA};
-use super::seconds::renewal_secs;
 use super::*;
 use crate::algorithm::{Action, Algorithm, Ask, State, decide};
 use crate::decision::Outcome;
 use crate::error::StoreErrorKind;
+use crate::http::seconds::{renewal_secs, retry_after_secs};
 use crate::limit::Limit;
 use crate::time::{DAY, HOUR, MINUTE, ManualClock, Micros, SECOND};
 

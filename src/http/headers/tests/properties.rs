@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::HeaderMap;
 use proptest::prelude::*;
 
-use super::super::single::{DRAFT_6, Values, X_RATELIMIT};
 use super::*;
+use crate::http::headers::single_value::{DRAFT_6, Values, X_RATELIMIT};
 use crate::limit::MOST_PERMITS;
 
 fn limits() -> impl Strategy<Value = Limit> {

@@ -1,7 +1,7 @@
 //! The headers of one value.
 
-use super::super::single::{DRAFT_6, Values, X_RATELIMIT, tightest};
 use super::*;
+use crate::http::headers::single_value::{DRAFT_6, Values, X_RATELIMIT, tightest};
 use crate::limit::Rate;
 use crate::time::HOUR;
 

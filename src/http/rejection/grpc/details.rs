@@ -8,8 +8,7 @@
 
 use std::time::Duration;
 
-use super::protobuf::Message;
-use super::{Class, Rejection, wait};
+use super::super::{Class, Rejection};
 
 /// In bytes; less than 1 KiB as base64. Clients drop answers whose headers are too large in total,
 /// and other layers add theirs.
@@ -45,6 +44,16 @@ pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<
         status.bytes(DETAILS, &any(QUOTA_FAILURE, &failure));
     }
     Some(status)
+}
+
+/// How long the client should wait; `None` if waiting does not help.
+///
+/// The exact time, or the whole seconds where those are less. They are when requests in flight have
+/// to end: they then say when to look again, while the exact time is when leases lapse, for which
+/// nobody waits.
+pub(super) fn wait(rejection: &Rejection) -> Option<Duration> {
+    let secs = Duration::from_secs(rejection.retry_after_secs?);
+    Some(rejection.retry_after?.min(secs))
 }
 
 fn retry_info(wait: Duration) -> Message {
@@ -88,4 +97,94 @@ fn any(type_url: &str, value: &Message) -> Message {
     any.bytes(TYPE_URL, &type_url);
     any.bytes(VALUE, value);
     any
+}
+
+/// A message being built, field by field.
+#[derive(Default)]
+pub(super) struct Message(Vec<u8>);
+
+impl Message {
+    const INTEGER: u64 = 0;
+    const BYTES: u64 = 2;
+
+    pub(super) fn integer(&mut self, field: u64, value: u64) {
+        // An absent field is zero.
+        if value != 0 {
+            self.tag(field, Self::INTEGER);
+            self.varint(value);
+        }
+    }
+
+    pub(super) fn bytes(&mut self, field: u64, value: &impl AsRef<[u8]>) {
+        let value = value.as_ref();
+        self.tag(field, Self::BYTES);
+        self.varint(value.len() as u64);
+        self.0.extend_from_slice(value);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Drops what was added since the message had this length.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
+    fn tag(&mut self, field: u64, wire_type: u64) {
+        self.varint(field << 3 | wire_type);
+    }
+
+    /// Seven bits in each byte, the lowest first. All bytes but the last have the high bit set.
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+    }
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+pub(super) fn unpadded(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let mut bits = [0; 4];
+        bits[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(bits);
+        // One, two or three bytes become two, three or four characters.
+        for character in 0..=group.len() {
+            let index = (bits >> (18 - 6 * character)) & 0b11_1111;
+            text.push(char::from(ALPHABET[index as usize]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_vectors_of_the_rfc_come_out_without_their_padding() {
+        for (bytes, expected) in [
+            ("", ""),
+            ("f", "Zg"),
+            ("fo", "Zm8"),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg"),
+            ("fooba", "Zm9vYmE"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(unpadded(bytes.as_bytes()), expected, "{bytes:?}");
+        }
+        assert_eq!(unpadded(&[0xfb, 0xff, 0xfe]), "+//+");
+    }
 }

@@ -7,22 +7,18 @@
 //! gRPC-Web is answered in the same way; its clients read the response's headers:
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md>.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response};
 
 use super::{Class, Rejection, number};
+use crate::random::random;
+use crate::request::RequestHead;
 
-mod base64;
 mod details;
-mod dialect;
-mod message;
-mod protobuf;
-mod pushback;
-
-pub(super) use self::dialect::Dialect;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -35,21 +31,21 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
         Dialect::GrpcWeb(of_request) => of_request,
     };
     let code = code(rejection.kind.class());
-    let message = message::of(rejection);
+    let message = message(rejection);
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     headers.insert(GRPC_STATUS, code.into());
     // Percent-encoded text and base64 are always valid values.
-    if let Ok(message) = HeaderValue::try_from(message::percent_encoded(&message)) {
+    if let Ok(message) = HeaderValue::try_from(percent_encoded(&message)) {
         headers.insert(GRPC_MESSAGE, message);
     }
     if let Some(status) = details::status(rejection, code, &message)
-        && let Ok(details) = HeaderValue::try_from(base64::unpadded(status.as_ref()))
+        && let Ok(details) = HeaderValue::try_from(details::unpadded(status.as_ref()))
     {
         headers.insert(GRPC_STATUS_DETAILS, details);
     }
-    headers.insert(GRPC_RETRY_PUSHBACK, pushback::after(wait(rejection)));
+    headers.insert(GRPC_RETRY_PUSHBACK, pushback(details::wait(rejection)));
     response
 }
 
@@ -58,7 +54,7 @@ pub(super) fn prolong(headers: &mut HeaderMap, secs: u64) {
     let least = Duration::from_secs(secs);
     let told = number(headers, &GRPC_RETRY_PUSHBACK).map(Duration::from_millis);
     if told.is_some_and(|told| told < least) {
-        headers.insert(GRPC_RETRY_PUSHBACK, pushback::after(Some(least)));
+        headers.insert(GRPC_RETRY_PUSHBACK, pushback(Some(least)));
     }
 }
 
@@ -78,14 +74,119 @@ fn code(class: Class) -> u16 {
     }
 }
 
-/// How long the client should wait; `None` if waiting does not help.
+/// No client's content type is longer. A client could make the answer's head so large that a proxy
+/// takes it for a fault of the server, which it then asks no more, for anybody.
+const LONGEST_ANSWERED: usize = 128;
+
+/// Which gRPC a request speaks, as far as the answer depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// gRPC over HTTP/2.
+    Grpc,
+    /// gRPC-Web, which is answered in the request's own content type, unless that is too long.
+    GrpcWeb(HeaderValue),
+}
+
+impl Dialect {
+    /// `None` if the request is answered as plain HTTP.
+    ///
+    /// Only `POST` counts as gRPC, since gRPC clients send nothing else. tonic serves calls by any
+    /// method, but any client can put the content type on a `GET`, and its denial must not become a
+    /// 200, which everything on the way would take for a success.
+    ///
+    /// The HTTP version tells nothing: plain gRPC arrives over HTTP/1.1 from a gRPC-Web translation
+    /// outside the layer, such as `tonic_web`'s, and gRPC-Web can be claimed over any version.
+    pub(super) fn of(request: &RequestHead<'_>) -> Option<Self> {
+        const GRPC: &[u8] = b"application/grpc";
+        const WEB: &[u8] = b"-web";
+        if *request.method != Method::POST {
+            return None;
+        }
+        let content_type = request.headers.get(CONTENT_TYPE)?;
+        let rest = after(content_type.as_bytes(), GRPC)?;
+        if ends_or_goes_on(rest) {
+            return Some(Self::Grpc);
+        }
+        let rest = after(rest, WEB)?;
+        let (rest, plain) = match after(rest, b"-text") {
+            Some(rest) => (rest, "application/grpc-web-text"),
+            None => (rest, "application/grpc-web"),
+        };
+        ends_or_goes_on(rest).then(|| {
+            Self::GrpcWeb(match content_type.len() {
+                ..=LONGEST_ANSWERED => content_type.clone(),
+                _ => HeaderValue::from_static(plain),
+            })
+        })
+    }
+}
+
+/// Media types ignore case: RFC 9110, section 8.3.1.
+fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (start, rest) = text.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// Whether the media type ends here, apart from a suffix (`+proto`) and parameters.
+fn ends_or_goes_on(rest: &[u8]) -> bool {
+    matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
+}
+
+/// In bytes, before encoding. Clients drop an answer with more than 8 KiB of headers or so, and a
+/// rejection can name a hundred policies.
+const LONGEST_MESSAGE: usize = 256;
+
+/// The end of a sentence that was cut off.
+const CUT: &str = "...";
+
+fn message(rejection: &Rejection) -> String {
+    let mut sentence = rejection.to_string();
+    if sentence.len() > LONGEST_MESSAGE {
+        let mut end = LONGEST_MESSAGE - CUT.len();
+        while !sentence.is_char_boundary(end) {
+            end -= 1;
+        }
+        sentence.truncate(end);
+        sentence.push_str(CUT);
+    }
+    sentence
+}
+
+fn percent_encoded(message: &str) -> String {
+    let mut encoded = String::with_capacity(message.len());
+    for byte in message.bytes() {
+        match byte {
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            // Writing to a `String` cannot fail.
+            _ => _ = write!(encoded, "%{byte:02X}"),
+        }
+    }
+    encoded
+}
+
+/// With a longer wait, the call had better fail: its deadline would hardly let it see the answer.
+const LONGEST_PUSHBACK: Duration = Duration::from_secs(10);
+
+/// Retrying does not help, or not soon.
+const NEVER: HeaderValue = HeaderValue::from_static("-1");
+
+/// `grpc-retry-pushback-ms`: when a client that retries automatically may try again. See
+/// <https://github.com/grpc/proposal/blob/master/A6-client-retries.md>, "Pushback".
+fn pushback(wait: Option<Duration>) -> HeaderValue {
+    match wait {
+        Some(wait) if wait <= LONGEST_PUSHBACK => millis(wait, random()).into(),
+        _ => NEVER,
+    }
+}
+
+/// For a wait of at most `LONGEST_PUSHBACK`; never too early.
 ///
-/// The exact time, or the whole seconds where those are less. They are when requests in flight have
-/// to end: they then say when to look again, while the exact time is when leases lapse, for which
-/// nobody waits.
-fn wait(rejection: &Rejection) -> Option<Duration> {
-    let secs = Duration::from_secs(rejection.retry_after_secs?);
-    Some(rejection.retry_after?.min(secs))
+/// A client waits exactly as long as it is told. Up to a tenth more, or 10 ms, keeps clients that
+/// were denied together from returning together.
+fn millis(wait: Duration, random: u64) -> u64 {
+    let millis = 1_000 * wait.as_secs() + u64::from(wait.subsec_nanos().div_ceil(1_000_000));
+    let jitter = (millis / 10).max(10);
+    millis + random % (jitter + 1)
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-use http::HeaderMap;
+use std::collections::HashSet;
+
+use http::{HeaderMap, Request};
 use proptest::prelude::*;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -142,7 +144,7 @@ proptest! {
         }
         let status = received(&rejection);
         // Percent-encoding makes it at most three times as long.
-        prop_assert!(status.message().len() <= message::LONGEST);
+        prop_assert!(status.message().len() <= LONGEST_MESSAGE);
         let sentence = rejection.to_string();
         match status.message().strip_suffix("...") {
             Some(start) => prop_assert!(sentence.starts_with(start)),
@@ -184,4 +186,112 @@ fn the_status_inside_is_the_one_outside() {
     let inside: pb::Status = tonic_prost::prost::Message::decode(status.details()).unwrap();
     assert_eq!(inside.code, i32::from(status.code()));
     assert_eq!(inside.message, status.message());
+}
+
+fn dialect(content_type: &str) -> Option<Dialect> {
+    let request = Request::post("/").header(CONTENT_TYPE, content_type);
+    Dialect::of(&RequestHead::new(&request.body(()).unwrap()))
+}
+
+#[test]
+fn grpc_is_known_by_its_content_type() {
+    for content_type in [
+        "application/grpc",
+        "application/grpc+proto",
+        "application/grpc;charset=utf-8",
+        "application/grpc ; charset=utf-8",
+        "application/grpc\t; charset=utf-8",
+        "Application/GRPC",
+    ] {
+        assert_eq!(dialect(content_type), Some(Dialect::Grpc), "{content_type}");
+    }
+    for content_type in [
+        "application/json",
+        "application/grpcx",
+        "application/grpc-webby",
+        "application",
+        "",
+    ] {
+        assert_eq!(dialect(content_type), None, "{content_type}");
+    }
+    let without = Request::post("/").body(()).unwrap();
+    assert_eq!(Dialect::of(&RequestHead::new(&without)), None);
+}
+
+#[test]
+fn grpc_web_is_answered_in_its_own_content_type() {
+    for content_type in [
+        "application/grpc-web",
+        "application/grpc-web+proto",
+        "application/grpc-web-text;charset=utf-8",
+    ] {
+        let own = HeaderValue::from_static(content_type);
+        assert_eq!(dialect(content_type), Some(Dialect::GrpcWeb(own)));
+    }
+}
+
+#[test]
+fn a_long_content_type_makes_no_long_answer() {
+    for plain in ["application/grpc-web", "application/grpc-web-text"] {
+        let longest = format!("{plain}+{}", "x".repeat(127 - plain.len()));
+        for (content_type, answered) in [
+            (longest.clone(), &*longest),
+            (format!("{longest}x"), plain),
+            (format!("{plain};{}", "a=b;".repeat(2_000)), plain),
+        ] {
+            let answered = HeaderValue::try_from(answered).unwrap();
+            let expected = Some(Dialect::GrpcWeb(answered));
+            assert_eq!(dialect(&content_type), expected, "{content_type}");
+        }
+    }
+}
+
+#[test]
+fn messages_are_percent_encoded_outside_of_printable_ascii() {
+    assert_eq!(percent_encoded("50% \"a\"\n ü"), "50%25 \"a\"%0A %C3%BC");
+}
+
+#[test]
+fn the_shortest_and_the_longest_pushback_of_a_wait() {
+    for (wait, shortest, longest) in [
+        (Duration::ZERO, 0, 10),
+        (Duration::from_nanos(1), 1, 11),
+        (Duration::from_millis(20), 20, 30),
+        (Duration::from_micros(20_001), 21, 31),
+        (Duration::from_secs(1), 1_000, 1_100),
+        (LONGEST_PUSHBACK, 10_000, 11_000),
+    ] {
+        let jitters = longest - shortest;
+        assert_eq!(millis(wait, 0), shortest);
+        assert_eq!(millis(wait, jitters), longest);
+        assert_eq!(millis(wait, jitters + 1), shortest);
+    }
+}
+
+#[test]
+fn a_long_wait_and_one_that_does_not_help_are_not_to_be_retried() {
+    let longer = LONGEST_PUSHBACK + Duration::from_micros(1);
+    for wait in [None, Some(longer), Some(Duration::MAX)] {
+        assert_eq!(pushback(wait), "-1", "{wait:?}");
+    }
+    assert_ne!(pushback(Some(LONGEST_PUSHBACK)), "-1");
+}
+
+#[test]
+fn clients_denied_together_are_told_different_pushbacks() {
+    let told: HashSet<_> = (0..100).map(|_| pushback(Some(LONGEST_PUSHBACK))).collect();
+    assert!(told.len() > 50, "{told:?}");
+}
+
+proptest! {
+    #[test]
+    fn nobody_is_told_to_come_back_before_the_time(micros in 0..=10_000_000_u64) {
+        let wait = Duration::from_micros(micros);
+        let told = pushback(Some(wait));
+        let told = Duration::from_millis(told.to_str().unwrap().parse().unwrap());
+        prop_assert!(told >= wait);
+        // The tenth is taken of the whole milliseconds.
+        let rounded = wait + Duration::from_millis(1);
+        prop_assert!(told <= rounded + (rounded / 10).max(Duration::from_millis(10)));
+    }
 }

@@ -1,13 +1,63 @@
-//! Rejections by handlers that ask a limiter themselves, about what only they know.
+//! `Rejection::response`, and rejections by handlers that ask a limiter themselves.
 
-use http::Response;
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
-use super::Rejection;
+use super::on_rejection::OnRejection;
+use super::{Rejection, grpc, number};
 use crate::decision::Verdict;
 use crate::error::CheckError;
 use crate::limiter::{Denied, EarlyRejection, RejectReason};
+use crate::request::RequestHead;
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 impl Rejection {
+    /// The response to this request, the same as the layer's except for the quota headers. Over
+    /// gRPC it is always a gRPC response, whatever the builder.
+    pub fn response(
+        self,
+        request: &RequestHead<'_>,
+        on_rejection: &dyn OnRejection,
+    ) -> Response<Bytes> {
+        let mut response = match grpc::Dialect::of(request) {
+            Some(dialect) => grpc::response(dialect, &self),
+            None => self.over_http(request, on_rejection),
+        };
+        // RFC 6585, section 4: a cache must not store a 429. Nor should it store any other
+        // rejection, since other clients would get it. A redirect is the builder's own.
+        if !response.status().is_redirection() {
+            let headers = response.headers_mut();
+            headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        }
+        if *request.method == Method::HEAD {
+            withhold_body(&mut response);
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+
+    fn over_http(
+        &self,
+        request: &RequestHead<'_>,
+        on_rejection: &dyn OnRejection,
+    ) -> Response<Bytes> {
+        let mut response = on_rejection.respond(request, self);
+        // Each new response has it: the builder has set none.
+        if response.status() == StatusCode::OK {
+            *response.status_mut() = self.status();
+        }
+        // On a redirect, `Retry-After` would mean the wait before following it.
+        if let Some(secs) = self.retry_after_secs
+            && !response.status().is_redirection()
+        {
+            let headers = response.headers_mut();
+            headers.entry(RETRY_AFTER).or_insert(secs.into());
+        }
+        response
+    }
+
     /// The rejection that a response tells of, be it a layer's or a handler's.
     pub(crate) fn told_by<B>(response: &Response<B>) -> Option<&Self> {
         let extensions = response.extensions();
@@ -23,6 +73,26 @@ impl Rejection {
     /// The policies of a permit that was denied to a handler, with their decisions.
     pub(in crate::http) fn by_handler(&self) -> Option<&Verdict> {
         self.by_handler.as_ref()?.verdict()
+    }
+}
+
+/// Makes the wait that a rejection tells no shorter than this, for a layer further out whose own
+/// policies have nothing left until then.
+pub(in crate::http) fn prolong(headers: &mut HeaderMap, secs: u64) {
+    if number(headers, &RETRY_AFTER).is_some_and(|told| told < secs) {
+        headers.insert(RETRY_AFTER, secs.into());
+    }
+    grpc::prolong(headers, secs);
+}
+
+/// Removes the body but keeps its length, for the response to `HEAD`. Not every server does so
+/// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
+fn withhold_body(response: &mut Response<Bytes>) {
+    let length = std::mem::take(response.body_mut()).len();
+    // An empty body needs no length, and a 204 must not have one: RFC 9110, section 8.6.
+    if length > 0 {
+        let headers = response.headers_mut();
+        headers.entry(CONTENT_LENGTH).or_insert(length.into());
     }
 }
 
@@ -116,7 +186,7 @@ mod without_axum {
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 impl From<Rejection> for tonic::Status {
     fn from(rejection: Rejection) -> Self {
-        let mut response = super::grpc::response(super::grpc::Dialect::Grpc, &rejection);
+        let mut response = grpc::response(grpc::Dialect::Grpc, &rejection);
         // It describes the whole response, not the status that a method returns.
         response.headers_mut().remove(http::header::CONTENT_TYPE);
         let mut status = Self::from_header_map(response.headers())

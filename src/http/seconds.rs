@@ -6,7 +6,7 @@ use crate::decision::Decision;
 ///
 /// Rounded up, at least 1. The `t` of the same policy is never later, so that the two do not
 /// contradict each other.
-pub(in crate::http) fn retry_after_secs(decision: &Decision) -> Option<u64> {
+pub(super) fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after()?;
     let wait = match decision.counts_in_time() {
         true => decision.retry_after,

@@ -1,11 +1,12 @@
 //! `RateLimit-Policy` and `RateLimit`: the syntax of draft-ietf-httpapi-ratelimit-headers-11.
 
+use std::cell::RefCell;
+
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-mod announced;
-
-use super::seconds::{renewal_secs, window_secs};
+use super::text::{SHORT, Text};
 use crate::decision::Decision;
+use crate::time::Micros;
 
 pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(super) const QUOTA: HeaderName = HeaderName::from_static("ratelimit");
@@ -15,8 +16,6 @@ pub(super) const QUOTA: HeaderName = HeaderName::from_static("ratelimit");
 ///
 /// There is room for six policies with the longest names, or about thirty with ordinary ones.
 pub(super) const LONGEST: usize = 1_024;
-const SHORT: usize = 192;
-
 /// Both fields of one response: lists with one item for each policy, the same policies in both.
 #[derive(Debug, PartialEq)]
 pub(super) struct Lists {
@@ -46,7 +45,7 @@ impl Lists {
         let mut quota = Text::<SHORT>::default();
         quota.push_quota(name, decision)?;
         Some(Self {
-            policy: announced::policy(name, decision)?,
+            policy: policy(name, decision)?,
             quota: quota.value()?,
         })
     }
@@ -109,89 +108,83 @@ impl<const ROOM: usize> Texts<ROOM> {
     }
 }
 
-/// The parameter of a policy that counts requests in flight.
-const CONCURRENT: &str = ";qu=\"concurrent-requests\"";
+/// Room for the policies of a server's routes.
+const PLACES: usize = 16;
 
-/// A field's value while it is written, on the stack since every response has two. Pushing returns
-/// `None` if there is no room.
-struct Text<const ROOM: usize> {
-    bytes: [u8; ROOM],
-    length: usize,
+thread_local! {
+    static RECENT: RefCell<[Option<Announced>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
 }
 
-impl<const ROOM: usize> Default for Text<ROOM> {
-    fn default() -> Self {
-        Self {
-            bytes: [0; ROOM],
-            length: 0,
+/// A field that this thread has written lately. Each thread has its own: threads that shared a
+/// value would contend for its reference count.
+struct Announced {
+    name: Box<str>,
+    limit: u64,
+    window: Micros,
+    field: HeaderValue,
+}
+
+/// The field of a policy, from a decision of its own.
+pub(super) fn policy(name: &str, decision: &Decision) -> Option<HeaderValue> {
+    let recent = RECENT.try_with(|recent| {
+        let place = &mut recent.borrow_mut()[place_of(name, decision.limit)];
+        match place {
+            Some(known) if known.is_of(name, decision) => Some(known.field.clone()),
+            _ => Some(
+                place
+                    .insert(Announced::write(name, decision)?)
+                    .field
+                    .clone(),
+            ),
         }
+    });
+    // A thread that is about to end has no cache any more.
+    recent.unwrap_or_else(|_| field(name, decision))
+}
+
+impl Announced {
+    fn write(name: &str, decision: &Decision) -> Option<Self> {
+        Some(Self {
+            name: name.into(),
+            limit: decision.limit,
+            window: decision.window,
+            field: field(name, decision)?,
+        })
+    }
+
+    fn is_of(&self, name: &str, decision: &Decision) -> bool {
+        self.limit == decision.limit && self.window == decision.window && *self.name == *name
     }
 }
 
-impl<const ROOM: usize> Text<ROOM> {
-    fn push_policy(&mut self, name: &str, decision: &Decision) -> Option<()> {
-        self.push_item(name, ";q=", decision.limit)?;
-        if decision.counts_in_time() {
-            self.push_parameter(";w=", window_secs(decision))
-        } else if decision.limit > 0 {
-            self.push(CONCURRENT)
-        } else {
-            // It admits nothing, neither in any time nor at the same time.
-            Some(())
+fn field(name: &str, decision: &Decision) -> Option<HeaderValue> {
+    let mut text = Text::<SHORT>::default();
+    text.push_policy(name, decision)?;
+    text.value()
+}
+
+/// Fast rather than even: policies that share a place are written anew in turn.
+fn place_of(name: &str, limit: u64) -> usize {
+    let last = name.bytes().last().map_or(0, usize::from);
+    (name.len() + last).wrapping_add(limit as usize) % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Outcome;
+
+    #[test]
+    fn the_cached_field_is_the_one_that_the_decision_makes() {
+        let names = ["api", "apj", "bpi", "a \"quoted\" one"];
+        // More than there are places, so that they evict each other.
+        for turn in 0..1_000 {
+            let (name, limit) = (names[turn % names.len()], 1 + (turn * turn % 40) as u64);
+            let window = Micros::new([0, 1_000_000, 60_000_000][turn % 3]);
+            let decision = Decision::unasked(Outcome::Allowed, (limit, window));
+            for _ in 0..2 {
+                assert_eq!(policy(name, &decision), field(name, &decision));
+            }
         }
-    }
-
-    fn push_quota(&mut self, name: &str, decision: &Decision) -> Option<()> {
-        self.push_item(name, ";r=", decision.remaining)?;
-        if decision.counts_in_time() {
-            self.push_parameter(";t=", renewal_secs(decision))
-        } else {
-            Some(())
-        }
-    }
-
-    fn push_item(&mut self, name: &str, key: &str, number: u64) -> Option<()> {
-        if self.length > 0 {
-            self.push(", ")?;
-        }
-        self.push_sf_string(name)?;
-        self.push_parameter(key, number)
-    }
-
-    fn push_parameter(&mut self, key: &str, number: u64) -> Option<()> {
-        self.push(key)?;
-        self.push(itoa::Buffer::new().format(number))
-    }
-
-    fn push(&mut self, text: &str) -> Option<()> {
-        let end = self.length + text.len();
-        let room = self.bytes.get_mut(self.length..end)?;
-        room.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Some(())
-    }
-
-    /// RFC 9651, section 4.1.6. Policy names are printable ASCII, so nothing else needs escaping.
-    fn push_sf_string(&mut self, text: &str) -> Option<()> {
-        self.push("\"")?;
-        // Piece by piece: hardly any name has a character to escape.
-        let mut rest = text;
-        while let Some(position) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\')) {
-            let (plain, special) = rest.split_at(position);
-            self.push(plain)?;
-            self.push("\\")?;
-            let (special, after) = special.split_at(1);
-            self.push(special)?;
-            rest = after;
-        }
-        self.push(rest)?;
-        self.push("\"")
-    }
-
-    /// `None` if nothing was written.
-    fn value(&self) -> Option<HeaderValue> {
-        let written = self.bytes.get(..self.length)?;
-        let is_written = !written.is_empty();
-        is_written.then(|| HeaderValue::from_bytes(written).ok())?
     }
 }
