@@ -1,10 +1,10 @@
 //! `deny` and `allow`: clients by address or by key.
 
 use super::FileError;
+use super::client_address::Proxies;
 use super::fields::{Field, Fields, KnownNames};
 use super::named_key::{self, NamedKey};
-use super::proxies::Proxies;
-use crate::address::{parsed_range, whole_range};
+use crate::access::{AccessList, of_clients};
 use crate::key::Key;
 use crate::limiter::{AccessList, of_clients};
 

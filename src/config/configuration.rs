@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::in_code::InCode;
 use super::rejection::RejectionChoice;
 use super::store::StoreChoice;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
@@ -12,8 +11,8 @@ use crate::http::QuotaHeaders;
 use crate::limiter::{Limiter, Rules};
 use crate::observer::Observer;
 use crate::policy::Policy;
-use crate::store::Store;
 use crate::store::memory::MemoryStore;
+use crate::store::{DEFAULT_TIMEOUT, Store};
 use crate::tower::RateLimitLayer;
 
 /// A configuration, read and checked. See the [module](super) for the format.
@@ -125,5 +124,30 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("rules", &self.rules)
             .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Default)]
+pub(super) struct InCode {
+    pub(super) policies: Vec<Policy>,
+    pub(super) observers: Vec<Arc<dyn Observer>>,
+}
+
+impl InCode {
+    /// Adds a policy, which has to make sense together with these rules: it is refused here, and not
+    /// with some reload.
+    ///
+    /// # Errors
+    ///
+    /// Names what is wrong with the policy, or that another one has its name.
+    pub(super) fn add(&mut self, policy: Policy, rules: Rules) -> Result<(), ConfigError> {
+        let rules = rules.with_policy(policy.clone());
+        rules.validate(DEFAULT_TIMEOUT)?;
+        self.policies.push(policy);
+        Ok(())
+    }
+
+    pub(super) fn has_policy(&self, name: &str) -> bool {
+        self.policies.iter().any(|policy| policy.name() == name)
     }
 }

@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeFloat, DeInteger, DeTable, DeValue};
 
 use super::FileError;
-use super::place::{Place, PolicyPlace, line_of};
+use super::error::{Place, PolicyPlace, line_of};
 
 /// The fields that a table can have.
 pub(super) type KnownNames = &'static [&'static str];

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use super::client_address::Proxies;
+use super::configuration::InCode;
+use super::error::line_of;
 use super::fields::{Fields, KnownNames, not_toml};
-use super::in_code::InCode;
-use super::place::line_of;
-use super::proxies::Proxies;
 use super::rejection::RejectionChoice;
+use super::secret::{Environment, Hidden};
 use super::store::StoreChoice;
-use super::variable::{Environment, Hidden};
 use super::{
-    Config, FileError, access, fixed, headers, invalid, policy, rate, regular_file, routes,
+    Config, FileError, access, fixed, headers, invalid, policy, regular_file, routes, units,
 };
 use crate::http::is_preflight;
 use crate::limiter::Rules;
@@ -100,7 +100,7 @@ fn timeout(fields: &Fields<'_>) -> Result<Duration, FileError> {
     let Some(field) = fields.get("timeout") else {
         return Ok(DEFAULT_TIMEOUT);
     };
-    let timeout = rate::time(&field)?;
+    let timeout = units::time(&field)?;
     Rules::new([])
         .validate(timeout)
         .map_err(|error| invalid::value(&field, error))?;

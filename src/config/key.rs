@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::FileError;
+use super::client_address::Proxies;
 use super::fields::Field;
-use super::proxies::Proxies;
 use crate::http::extract::{Extension, Header, Host};
 use crate::key::Key;
 use crate::request::{Everybody, KeyExtractor};

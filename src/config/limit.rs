@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fields::{Field, Fields};
-use super::rate::{rate, time};
+use super::units::{rate, time};
 use super::{FileError, invalid};
 use crate::algorithm::Algorithm;
 use crate::limit::{ANY_COST, Limit, MOST_PERMITS, Rate};

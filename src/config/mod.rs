@@ -222,6 +222,7 @@
 //! [`Limiter::set_mode`]: crate::Limiter::set_mode
 
 mod access;
+mod client_address;
 mod configuration;
 mod counted;
 mod deserialize;
@@ -230,25 +231,22 @@ mod fields;
 mod file;
 mod fixed;
 mod headers;
-mod in_code;
 mod invalid;
 mod key;
 mod limit;
 mod named_key;
 mod penalty;
-mod place;
 mod policy;
 mod prefetch;
-mod proxies;
-mod rate;
 mod regular_file;
 mod rejection;
 mod routes;
+mod secret;
 mod store;
 mod tiers;
 mod tls;
+mod units;
 mod value;
-mod variable;
 mod watch;
 
 pub use self::configuration::Config;

@@ -1,7 +1,7 @@
 //! `penalty = { ... }`: the file's words for a `Penalty`.
 
 use super::fields::{Field, KnownNames};
-use super::rate::time;
+use super::units::time;
 use super::{FileError, invalid};
 use crate::algorithm::{Algorithm, Penalty};
 

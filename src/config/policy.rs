@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::client_address::Proxies;
 use super::counted::{self, Counted};
 use super::fields::{Field, Fields, KnownNames};
-use super::proxies::Proxies;
 use super::tiers::{Tiers, refuse_invalid_policy};
-use super::{FileError, key, limit, penalty, prefetch, rate, routes};
+use super::{FileError, key, limit, penalty, prefetch, routes, units};
 use crate::http::HeaderCost;
 use crate::limit::ANY_COST;
 use crate::mode::Mode;
@@ -77,7 +77,7 @@ pub(super) fn read(
         policy = policy.mode(field.choice(&modes.collect::<Vec<_>>())?);
     }
     if let Some(field) = fields.get("max_wait") {
-        policy = policy.max_wait(rate::time(&field)?);
+        policy = policy.max_wait(units::time(&field)?);
     }
     if let Some(field) = fields.get("group") {
         policy = policy.group(field.text("a string, such as \"client\"")?);
@@ -183,8 +183,8 @@ mod tests {
     use toml::de::DeTable;
 
     use crate::algorithm::{Algorithm, Penalty, Wait};
+    use crate::config::client_address::Proxies;
     use crate::config::fields::Fields;
-    use crate::config::proxies::Proxies;
     use crate::policy::CompiledPolicy;
     use crate::store::{DEFAULT_TIMEOUT, FailureMode, Prefetch};
     use crate::time::{HOUR, MINUTE};

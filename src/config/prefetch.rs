@@ -1,7 +1,7 @@
 //! `prefetch = true`, or `{ ... }`: the file's words for a `Prefetch`.
 
 use super::fields::{Field, KnownNames};
-use super::rate::time;
+use super::units::time;
 use super::{FileError, invalid};
 use crate::store::Prefetch;
 

@@ -2,8 +2,8 @@
 
 use super::FileError;
 use super::fields::Fields;
+use super::secret::{Environment, Hidden};
 use super::tls::TlsChoice;
-use super::variable::{Environment, Hidden};
 use crate::error::StoreError;
 use crate::store::{DEFAULT_PREFIX, Logins, RedisStore, RedisStoreBuilder};
 

@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 
+use super::configuration::InCode;
 use super::file;
-use super::in_code::InCode;
 
 const PAGE: &str = include_str!("../../docs/configuration.md");
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
+use super::client_address::Proxies;
 use super::fields::{Field, Fields, KnownNames};
 use super::named_key::{self, NamedKey};
-use super::proxies::Proxies;
 use super::{FileError, invalid, key, limit};
 use crate::key::Key;
 use crate::limit::Limit;

@@ -1,29 +1,25 @@
 //! `ConfigFile`: a file that is read again whenever it changes.
 
-use std::fmt;
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 use arc_swap::ArcSwapOption;
 
-use self::changes::Watching;
-use self::reload::{Hook, Reloader};
-use self::shown::Shown;
-use super::in_code::InCode;
+use self::file_events::Watching;
+use self::reload::{Hook, Reloader, Shown};
+use super::configuration::InCode;
 use super::{Config, FileError};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, StoreError, debug_as_display};
 use crate::limiter::{Limiter, Rules};
-use crate::observer::Observer;
+use crate::observe::Observer;
+use crate::one_line::OneLine;
 use crate::policy::Policy;
 use crate::tower::RateLimitLayer;
 
-mod changes;
-mod error;
+mod file_events;
 mod reload;
-mod shown;
-mod way;
-
-pub use self::error::OpenError;
 
 /// A configuration file that is read again whenever it changes.
 ///
@@ -201,5 +197,47 @@ impl fmt::Debug for WatchedConfig {
             .field("path", &self.path)
             .field("limiter", &self.limiter)
             .finish_non_exhaustive()
+    }
+}
+
+/// Why a [`ConfigFile`](super::ConfigFile) cannot be opened. `Display` and `Debug` are one line for
+/// people that tells every cause, so that there is no [`source`](Error::source).
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file cannot be read, or makes no sense.
+    File(FileError),
+    /// The store cannot be reached, or refuses.
+    Store(StoreError),
+    /// There can be no thread that watches the file.
+    Thread(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => error.fmt(f),
+            Self::Store(error) => error.fmt(f),
+            Self::Thread(error) => write!(
+                f,
+                "the thread that watches the file cannot be started: {}",
+                OneLine(error)
+            ),
+        }
+    }
+}
+
+debug_as_display!(OpenError);
+
+impl Error for OpenError {}
+
+impl From<FileError> for OpenError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }

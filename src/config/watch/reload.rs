@@ -4,13 +4,18 @@ use std::io;
 use std::path::{Display, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use bytes::Bytes;
+use http::Response;
 
-use super::shown::Shown;
+use crate::catch_panic::catch_panic;
+use crate::config::rejection::RejectionChoice;
 use crate::config::{Config, FileError, regular_file};
-use crate::limiter::RulesInForce;
+use crate::http::{OnRejection, QuotaHeaders, Rejection};
+use crate::limiter::{Limiter, RulesInForce};
 use crate::one_line::OneLine;
-use crate::task::catch_panic;
+use crate::request::RequestHead;
+use crate::tower::RateLimitLayer;
 use crate::trace;
 
 /// Called after each reload.
@@ -108,5 +113,42 @@ impl Reloader {
             // A panic of the hook must not end the watching: nobody would notice.
             catch_panic(tell);
         }
+    }
+}
+
+/// The quota headers and the rejection responses; clones share them.
+#[derive(Clone)]
+pub(super) struct Shown {
+    headers: Arc<ArcSwap<QuotaHeaders>>,
+    rejection: Arc<ArcSwap<RejectionChoice>>,
+}
+
+impl Shown {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            headers: Arc::new(ArcSwap::from_pointee(config.headers)),
+            rejection: Arc::new(ArcSwap::from_pointee(config.rejection)),
+        }
+    }
+
+    pub(super) fn show(&self, config: &Config) {
+        self.headers.store(Arc::new(config.headers));
+        self.rejection.store(Arc::new(config.rejection));
+    }
+
+    /// A layer that shows what is in force.
+    pub(super) fn layer(&self, limiter: Limiter) -> RateLimitLayer {
+        RateLimitLayer::new(limiter)
+            .headers_in_force(Arc::clone(&self.headers))
+            .on_rejection(InForce(Arc::clone(&self.rejection)))
+    }
+}
+
+/// Responds as the file currently says.
+struct InForce(Arc<ArcSwap<RejectionChoice>>);
+
+impl OnRejection for InForce {
+    fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
+        self.0.load().respond(request, rejection)
     }
 }

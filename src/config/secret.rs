@@ -120,7 +120,7 @@ impl<'t> Hidden<'t> {
 mod tests {
     use std::ffi::OsString;
 
-    use crate::config::in_code::InCode;
+    use crate::config::configuration::InCode;
     use crate::config::{Config, FileError, file};
 
     const SECRET: &str = "store = \"memory\"\nsecret = { env = \"LIMITS_SECRET\" }\npolicy = []\n";
