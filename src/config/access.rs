@@ -3,7 +3,7 @@
 use super::FileError;
 use super::client_address::Proxies;
 use super::fields::{Field, Fields, KnownNames};
-use super::named_key::{self, NamedKey};
+use super::key::{NAMED_KEYS, NamedKey};
 use crate::access::{AccessList, of_clients};
 use crate::key::Key;
 use crate::limiter::{AccessList, of_clients};
@@ -52,11 +52,11 @@ fn keys(item: &Field<'_>, policies: &[Fields<'_>]) -> Result<Vec<Key>, FileError
     let fields = item.table(FIELDS, EXPECTED)?;
     let key = fields.need("key", "key = \"header:x-user\"")?;
     let named = NamedKey::read(&key).ok_or_else(|| {
-        let expected = named_key::EXPECTED;
+        let expected = NAMED_KEYS;
         key.expected(format_args!("{expected}, as it is the key of a policy"))
     })?;
     // Otherwise the values would be compared with nothing, unnoticed.
-    let kind = key.text(named_key::EXPECTED)?;
+    let kind = key.text(NAMED_KEYS)?;
     let is_key_of = |policy: &Fields<'_>| {
         let key = policy.get("key");
         let key = key.and_then(|key| key.as_text());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rejection::RejectionChoice;
+use super::response::RejectionChoice;
 use super::store::StoreChoice;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::http::QuotaHeaders;

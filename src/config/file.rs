@@ -12,12 +12,10 @@ use super::client_address::Proxies;
 use super::configuration::InCode;
 use super::error::line_of;
 use super::fields::{Fields, KnownNames, not_toml};
-use super::rejection::RejectionChoice;
+use super::response::RejectionChoice;
 use super::secret::{Environment, Hidden};
 use super::store::StoreChoice;
-use super::{
-    Config, FileError, access, fixed, headers, invalid, policy, regular_file, routes, units,
-};
+use super::{Config, FileError, access, fixed, invalid, policy, regular_file, response, units};
 use crate::http::is_preflight;
 use crate::limiter::Rules;
 use crate::policy::Policy;
@@ -60,7 +58,7 @@ pub(super) fn read(
     let tables = fields.policies("policy", policy::FIELDS)?;
     let store = StoreChoice::read(&fields, environment)?;
     let secret = secret(&fields, environment)?;
-    let headers = headers::read(&fields)?;
+    let headers = response::headers(&fields)?;
     let rejection = RejectionChoice::read(&fields)?;
     let timeout = timeout(&fields)?;
     let config = Config {
@@ -123,7 +121,7 @@ fn rules(
         rules = rules.on_store_failure(policy::failure_mode(&field)?);
     }
     if let Some(field) = fields.get("exempt") {
-        rules = rules.exempt(routes::exempt(&field)?);
+        rules = rules.exempt(policy::exempt_routes(&field)?);
     }
     if let Some(field) = fields.get("skip_preflights")
         && field.boolean()?

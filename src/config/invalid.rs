@@ -1,9 +1,12 @@
 //! Turns errors of the library's own checks into errors at a place of the file, in the file's
 //! words.
 
+use super::FileError;
 use super::fields::{Field, Fields};
-use super::{FileError, counted};
 use crate::error::ConfigError;
+
+pub(super) const COUNT_STATUS: &str = "count_status";
+pub(super) const COUNT_GRPC_STATUS: &str = "count_grpc_status";
 
 /// An error about a policy.
 pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
@@ -51,8 +54,8 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
 /// What the file calls `count_if`: the first of the two fields that is there.
 fn count_if(fields: &Fields<'_>) -> &'static str {
     let is_said = |name: &&'static str| fields.get(name).is_some();
-    let names = [counted::STATUS, counted::GRPC_STATUS];
-    names.into_iter().find(is_said).unwrap_or(counted::STATUS)
+    let names = [COUNT_STATUS, COUNT_GRPC_STATUS];
+    names.into_iter().find(is_said).unwrap_or(COUNT_STATUS)
 }
 
 /// An error about one value: one of several rates, or a field of the whole file.

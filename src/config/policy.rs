@@ -2,17 +2,23 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
+
 use super::client_address::Proxies;
-use super::counted::{self, Counted};
 use super::fields::{Field, Fields, KnownNames};
+use super::invalid::{COUNT_GRPC_STATUS, COUNT_STATUS};
 use super::tiers::{Tiers, refuse_invalid_policy};
-use super::{FileError, key, limit, penalty, prefetch, routes, units};
-use crate::http::HeaderCost;
+use super::units::time;
+use super::{FileError, invalid, key, limit, units};
+use crate::algorithm::{Algorithm, Penalty};
+use crate::error::ConfigError;
+use crate::http::{HeaderCost, Route};
 use crate::limit::ANY_COST;
 use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::{CostExtractor, NoRequest};
-use crate::store::FailureMode;
+use crate::response::ResponseHead;
+use crate::store::{FailureMode, Prefetch};
 
 pub(super) const FIELDS: KnownNames = &[
     "name",
@@ -28,8 +34,8 @@ pub(super) const FIELDS: KnownNames = &[
     "key",
     "on",
     "cost",
-    counted::STATUS,
-    counted::GRPC_STATUS,
+    COUNT_STATUS,
+    COUNT_GRPC_STATUS,
     "mode",
     "max_wait",
     "group",
@@ -44,8 +50,8 @@ pub(super) const FIELDS: KnownNames = &[
 const OF_REQUESTS: KnownNames = &[
     "tiers",
     "key",
-    counted::STATUS,
-    counted::GRPC_STATUS,
+    COUNT_STATUS,
+    COUNT_GRPC_STATUS,
     "max_wait",
     "on_missing_key",
 ];
@@ -62,7 +68,7 @@ pub(super) fn read(
     let name = name.text("a string, such as \"client\"")?;
     let policy = Policy::new(name, limit::read(fields)?);
     let on = fields.get("on");
-    let mut policy = match on.filter(routes::are_none) {
+    let mut policy = match on.filter(are_none) {
         Some(_) => of_no_request(policy, fields)?,
         None => of_requests(policy, on, fields, proxies)?,
     };
@@ -83,10 +89,10 @@ pub(super) fn read(
         policy = policy.group(field.text("a string, such as \"client\"")?);
     }
     if let Some(field) = fields.get("penalty") {
-        policy = policy.penalty(penalty::read(&field)?);
+        policy = policy.penalty(penalty(&field)?);
     }
     if let Some(field) = fields.get("prefetch")
-        && let Some(prefetch) = prefetch::read(&field)?
+        && let Some(prefetch) = prefetch(&field)?
     {
         policy = policy.prefetch(prefetch);
     }
@@ -124,7 +130,7 @@ fn of_requests(
     let subject = fields.need("key", proxies.missing_key())?;
     let policy = policy.by(key::read(&subject, proxies)?);
     Ok(match on {
-        Some(on) => policy.on(routes::of_policy(&on)?),
+        Some(on) => policy.on(routes_of_policy(&on)?),
         None => policy,
     })
 }
@@ -176,12 +182,134 @@ fn local(share: &Field<'_>) -> Result<FailureMode, FileError> {
     mode.valid().map_err(|_| share.expected(expected))
 }
 
+/// The answers that count, by either kind of status.
+pub(super) struct Counted {
+    statuses: Vec<StatusCode>,
+    grpc_statuses: Vec<u32>,
+}
+
+impl Counted {
+    /// `None` if all answers count.
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Option<Self>, FileError> {
+        let (status, grpc_status) = (fields.get(COUNT_STATUS), fields.get(COUNT_GRPC_STATUS));
+        if status.is_none() && grpc_status.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Self {
+            statuses: one_or_more(status, self::status)?,
+            grpc_statuses: one_or_more(grpc_status, self::grpc_status)?,
+        }))
+    }
+
+    pub(super) fn has(&self, response: &ResponseHead<'_>) -> bool {
+        let grpc_status = response.grpc_status();
+        self.statuses.contains(&response.status)
+            || grpc_status.is_some_and(|status| self.grpc_statuses.contains(&status))
+    }
+}
+
+fn one_or_more<T>(
+    field: Option<Field<'_>>,
+    one: impl Fn(&Field<'_>) -> Result<T, FileError>,
+) -> Result<Vec<T>, FileError> {
+    let if_none = "no request would count; leave the field out for every request";
+    field.map_or(Ok(Vec::new()), |field| field.one_or_more(one, if_none))
+}
+
+fn status(field: &Field<'_>) -> Result<StatusCode, FileError> {
+    let expected = "a status from 100 to 599, such as 401, or a list of statuses";
+    let status = Some(field.number(expected)?).filter(|status| (100..600).contains(status));
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    status.ok_or_else(|| field.expected(expected))
+}
+
+/// Not 0: a call that succeeds usually says so in its trailers, which come too late.
+fn grpc_status(field: &Field<'_>) -> Result<u32, FileError> {
+    let expected = "a gRPC status from 1 to 16, such as 16 for UNAUTHENTICATED, or a list of \
+                    statuses";
+    let status = Some(field.number(expected)?).filter(|status| (1..=16).contains(status));
+    status.ok_or_else(|| field.expected(expected))
+}
+
+const PENALTY_FIELDS: KnownNames = &["denials", "within", "ban", "longest"];
+
+/// `penalty = { ... }`: the file's words for a `Penalty`.
+fn penalty(field: &Field<'_>) -> Result<Penalty, FileError> {
+    let expected = "a table, such as { denials = 10, within = \"15min\", ban = \"1h\" }";
+    let fields = field.table(PENALTY_FIELDS, expected)?;
+    let denials = fields.need("denials", "denials = 10")?;
+    let within = fields.need("within", "within = \"15min\"")?;
+    let ban = fields.need("ban", "ban = \"1h\"")?;
+    let mut penalty = Penalty::after(denials.number("1 to 100")?, time(&within)?, time(&ban)?);
+    if let Some(longest) = fields.get("longest") {
+        penalty = penalty.doubling_up_to(time(&longest)?);
+    }
+    // The limiter's own check, here so that the error has its place.
+    Algorithm::try_from(&penalty).map_err(|error| invalid::table(&fields, error))?;
+    Ok(penalty)
+}
+
+const PREFETCH_FIELDS: KnownNames = &["share", "max_age"];
+
+/// `prefetch = true`, or `{ ... }`: the file's words for a `Prefetch`; `None` if it is switched off.
+fn prefetch(field: &Field<'_>) -> Result<Option<Prefetch>, FileError> {
+    if let Some(is_on) = field.as_boolean() {
+        return Ok(is_on.then(Prefetch::new));
+    }
+    let expected = "true, or a table, such as { share = 0.1, max_age = \"1s\" }";
+    let fields = field.table(PREFETCH_FIELDS, expected)?;
+    let mut prefetch = Prefetch::new();
+    if let Some(share) = fields.get("share") {
+        prefetch = prefetch.share(share.fraction("a share of the limit, above 0 and at most 1")?);
+    }
+    if let Some(age) = fields.get("max_age") {
+        prefetch = prefetch.max_age(time(&age)?);
+    }
+    // The limiter's own check, here so that the error has its place.
+    let valid = prefetch.valid();
+    let valid = valid.map_err(|error| invalid::table(&fields, error))?;
+    Ok(Some(valid))
+}
+
+const ROUTES: &str = "a route, such as \"POST /login\" or \"/api/{*rest}\", or a list of routes";
+
+/// The requests to which no policy applies.
+pub(super) fn exempt_routes(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
+    routes(field, ROUTES, "nothing is exempt; leave the field out")
+}
+
+/// The requests to which a policy applies.
+fn routes_of_policy(field: &Field<'_>) -> Result<Vec<Route>, FileError> {
+    let expected = format!("{ROUTES}, or \"none\" if only handlers ask it");
+    let nothing = "the policy would apply to no request; leave the field out for every request, \
+                   or write \"none\" if only handlers ask it";
+    routes(field, &expected, nothing)
+}
+
+/// Whether the policy applies to no request, so that layers leave it to handlers.
+fn are_none(field: &Field<'_>) -> bool {
+    field.as_text() == Some("none")
+}
+
+fn routes(field: &Field<'_>, expected: &str, if_none: &str) -> Result<Vec<Route>, FileError> {
+    let route = |item: &Field<'_>| {
+        let route: Route = item
+            .text(expected)?
+            .parse()
+            .map_err(|error: ConfigError| item.refuse(error))?;
+        Ok(route)
+    };
+    field.one_or_more(route, if_none)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use http::Response;
     use toml::de::DeTable;
 
+    use super::*;
     use crate::algorithm::{Algorithm, Penalty, Wait};
     use crate::config::client_address::Proxies;
     use crate::config::fields::Fields;
@@ -242,6 +370,45 @@ mod tests {
             ),
         ] {
             assert_eq!(policy_with(field).id.prefetch(), prefetch, "{field}");
+        }
+    }
+
+    /// Whether an answer counts according to the file.
+    fn counts(field: &str, status: u16, grpc_status: Option<u32>) -> bool {
+        let table = DeTable::parse(field).unwrap();
+        let known = &[COUNT_STATUS, COUNT_GRPC_STATUS];
+        let fields = Fields::of_file(field, table.get_ref(), known).unwrap();
+        let counted = Counted::read(&fields).unwrap();
+        let mut response = Response::builder().status(status);
+        if let Some(status) = grpc_status {
+            response = response.header("grpc-status", status);
+        }
+        let response = response.body(()).unwrap();
+        counted.is_none_or(|counted| counted.has(&ResponseHead::new(&response)))
+    }
+
+    #[test]
+    fn only_the_answers_that_the_file_names_count() {
+        let both = "count_status = 401\ncount_grpc_status = 16";
+        for (field, status, grpc_status, expected) in [
+            ("count_status = 401", 401, None, true),
+            ("count_status = 401", 403, None, false),
+            ("count_status = [401, 403]", 403, None, true),
+            ("count_status = [401, 403]", 402, None, false),
+            ("count_status = 401", 200, Some(16), false),
+            ("count_grpc_status = 16", 200, Some(16), true),
+            ("count_grpc_status = 16", 200, Some(5), false),
+            ("count_grpc_status = [5, 16]", 200, Some(5), true),
+            ("count_grpc_status = 16", 200, Some(0), false),
+            ("count_grpc_status = 16", 200, None, false),
+            ("count_grpc_status = 16", 401, None, false),
+            (both, 401, None, true),
+            (both, 200, Some(16), true),
+            (both, 200, None, false),
+            ("", 200, None, true),
+        ] {
+            let found = counts(field, status, grpc_status);
+            assert_eq!(found, expected, "{field}: {status}, {grpc_status:?}");
         }
     }
 }

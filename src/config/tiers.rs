@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::client_address::Proxies;
 use super::fields::{Field, Fields, KnownNames};
-use super::named_key::{self, NamedKey};
+use super::key::{NAMED_KEYS, NamedKey};
 use super::{FileError, invalid, key, limit};
 use crate::key::Key;
 use crate::limit::Limit;
@@ -87,7 +87,7 @@ impl Tiers {
 
     /// The index of the members by this key, which is added if it is new.
     fn members(&mut self, key: &Field<'_>, proxies: &Proxies) -> Result<usize, FileError> {
-        let word = key.text(named_key::EXPECTED)?;
+        let word = key.text(NAMED_KEYS)?;
         let is_same = |members: &Members| members.word.eq_ignore_ascii_case(word);
         if let Some(members) = self.keys.iter().position(is_same) {
             return Ok(members);
@@ -131,7 +131,7 @@ fn key_of<'t>(
             "key = \"header:<name>\", \"host\" or \"user\", as that of the policy is none of these",
         )?,
     };
-    let named = NamedKey::read(&key).ok_or_else(|| key.expected(named_key::EXPECTED))?;
+    let named = NamedKey::read(&key).ok_or_else(|| key.expected(NAMED_KEYS))?;
     Ok((key, named))
 }
 

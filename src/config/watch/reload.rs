@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Response;
 
 use crate::catch_panic::catch_panic;
-use crate::config::rejection::RejectionChoice;
+use crate::config::response::RejectionChoice;
 use crate::config::{Config, FileError, regular_file};
 use crate::http::{OnRejection, QuotaHeaders, Rejection};
 use crate::limiter::{Limiter, RulesInForce};

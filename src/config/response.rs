@@ -1,8 +1,12 @@
-//! `headers = ...`: the file's words for the families of quota headers.
+//! `headers` and `rejection`: what clients are shown.
+
+use bytes::Bytes;
+use http::Response;
 
 use super::FileError;
 use super::fields::{Field, Fields};
-use crate::http::QuotaHeaders;
+use crate::http::{OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection};
+use crate::request::RequestHead;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Word {
@@ -14,7 +18,7 @@ enum Word {
     None,
 }
 
-const WORDS: [(&str, Word); 6] = [
+const HEADERS: [(&str, Word); 6] = [
     ("draft-11", Word::Draft11),
     ("draft-6", Word::Draft6),
     ("x-ratelimit-delta", Word::XRateLimitDelta),
@@ -36,12 +40,12 @@ impl Word {
     }
 }
 
-pub(super) fn read(fields: &Fields<'_>) -> Result<QuotaHeaders, FileError> {
+pub(super) fn headers(fields: &Fields<'_>) -> Result<QuotaHeaders, FileError> {
     let Some(field) = fields.get("headers") else {
         return Ok(QuotaHeaders::default());
     };
     let words = field.one_or_more(
-        |item| item.choice(&WORDS),
+        |item| item.choice(&HEADERS),
         "it names none; write \"none\" for no quota headers",
     )?;
     if let Some(items) = field.items() {
@@ -83,4 +87,33 @@ fn agree(items: &[Field<'_>], words: &[Word]) -> Result<(), FileError> {
         }
     }
     Ok(())
+}
+
+/// The response builders that the file has a word for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RejectionChoice {
+    #[default]
+    ProblemJson,
+    PlainText,
+}
+
+const REJECTIONS: [(&str, RejectionChoice); 2] = [
+    ("problem-json", RejectionChoice::ProblemJson),
+    ("plain-text", RejectionChoice::PlainText),
+];
+
+impl RejectionChoice {
+    pub(super) fn read(fields: &Fields<'_>) -> Result<Self, FileError> {
+        let field = fields.get("rejection");
+        field.map_or(Ok(Self::default()), |field| field.choice(&REJECTIONS))
+    }
+}
+
+impl OnRejection for RejectionChoice {
+    fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes> {
+        match self {
+            Self::ProblemJson => ProblemJson.respond(request, rejection),
+            Self::PlainText => PlainText.respond(request, rejection),
+        }
+    }
 }
