@@ -224,15 +224,13 @@
 mod access;
 mod client_address;
 mod configuration;
-mod deserialize;
 mod error;
 mod fields;
-mod file;
-mod fixed;
 mod invalid;
 mod key;
 mod limit;
 mod policy;
+mod read;
 mod regular_file;
 mod response;
 mod secret;

@@ -121,7 +121,7 @@ mod tests {
     use std::ffi::OsString;
 
     use crate::config::configuration::InCode;
-    use crate::config::{Config, FileError, file};
+    use crate::config::{Config, FileError, read};
 
     const SECRET: &str = "store = \"memory\"\nsecret = { env = \"LIMITS_SECRET\" }\npolicy = []\n";
     const STORE: &str = "store = { env = \"REDIS_URL\" }\npolicy = []\n";
@@ -131,7 +131,7 @@ mod tests {
             "LIMITS_SECRET" | "REDIS_URL" => value.clone(),
             _ => None,
         };
-        file::read(text, &environment, InCode::default(), None)
+        read::read(text, &environment, InCode::default(), None)
     }
 
     fn refusal(text: &str, value: Option<OsString>) -> String {

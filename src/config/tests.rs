@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use super::configuration::InCode;
-use super::file;
+use super::read;
 
 const PAGE: &str = include_str!("../../docs/configuration.md");
 
@@ -37,14 +37,14 @@ fn the_files_in_the_documentation_are_taken() {
     let blocks = blocks("toml");
     assert!(blocks.len() >= 3, "{blocks:?}");
     for block in blocks {
-        file::read(&whole(block), &environment, InCode::default(), None).unwrap();
+        read::read(&whole(block), &environment, InCode::default(), None).unwrap();
     }
 }
 
 #[test]
 fn the_documented_error_is_the_one_that_its_file_gives() {
     let wrong = blocks("toml")[0].replacen("100/min", "100/minute", 1);
-    let refused = file::read(&wrong, &environment, InCode::default(), None).unwrap_err();
+    let refused = read::read(&wrong, &environment, InCode::default(), None).unwrap_err();
     let refused = refused.in_file("limits.toml".as_ref());
     assert_eq!(format!("{refused}\n"), blocks("text")[0]);
 }

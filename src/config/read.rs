@@ -1,4 +1,4 @@
-//! The whole file as a `Config`.
+//! Text, or what serde reads, as a `Config`; what cannot change while a service runs.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -6,6 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use serde::de::{Deserialize, Deserializer, Error};
 use toml::de::DeTable;
 
 use super::client_address::Proxies;
@@ -15,7 +16,8 @@ use super::fields::{Fields, KnownNames, not_toml};
 use super::response::RejectionChoice;
 use super::secret::{Environment, Hidden};
 use super::store::StoreChoice;
-use super::{Config, FileError, access, fixed, invalid, policy, regular_file, response, units};
+use super::value::Table;
+use super::{Config, FileError, access, invalid, policy, regular_file, response, units};
 use crate::http::is_preflight;
 use crate::limiter::Rules;
 use crate::policy::Policy;
@@ -73,7 +75,7 @@ pub(super) fn read(
     // Last: an error in what is there says more than that something is not there.
     fields.need("policy", NO_POLICY)?;
     match in_force {
-        Some(in_force) => fixed::hold(&fields, in_force, &config).map(|()| config),
+        Some(in_force) => hold(&fields, in_force, &config).map(|()| config),
         None => Ok(config),
     }
 }
@@ -210,4 +212,62 @@ impl FromStr for Config {
     fn from_str(text: &str) -> Result<Self, FileError> {
         Self::from_toml(text)
     }
+}
+
+/// The same fields and words as in a file, in JSON, YAML or whatever serde can read: `Config` can
+/// be a field of your own configuration. A field that is null is left out. An error names the policy,
+/// the field and what would be right; the line only when the format adds it.
+///
+/// ```
+/// use tower_throttle::Config;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Settings {
+///     listen: String,
+///     limits: Config,
+/// }
+///
+/// let settings: Settings = serde_json::from_str(
+///     r#"{
+///         "listen": "127.0.0.1:3000",
+///         "limits": {
+///             "store": "memory",
+///             "policy": [
+///                 { "name": "client", "algorithm": "gcra", "limit": "100/min", "key": "peer" }
+///             ]
+///         }
+///     }"#,
+/// )?;
+/// let limiter = settings.limits.connect_lazy()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl<'de> Deserialize<'de> for Config {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // There is only one reader, and it reads TOML text, so the values are written as that.
+        let table = Table::deserialize(deserializer)?.into_toml();
+        let table = table.map_err(D::Error::custom)?;
+        let text = toml::to_string(&table).map_err(D::Error::custom)?;
+        Self::from_toml(&text).map_err(|error| D::Error::custom(error.without_line()))
+    }
+}
+
+/// Refuses changes that need other servers, other keys or another layer around the store. Writing
+/// out a default is no change, and neither is another login on the same servers.
+fn hold(fields: &Fields<'_>, before: &Config, after: &Config) -> Result<(), FileError> {
+    let same = [
+        ("store", after.store.has_servers_of(&before.store)),
+        ("tls", after.store.has_tls_of(&before.store)),
+        ("prefix", before.store.prefix == after.store.prefix),
+        ("secret", before.secret == after.secret),
+        ("timeout", before.timeout == after.timeout),
+    ];
+    for (name, is_same) in same {
+        if !is_same {
+            let problem = format!(
+                "{name}: cannot change while the service runs, restart it or restore the old value"
+            );
+            return Err(fields.refuse_at(name, problem));
+        }
+    }
+    Ok(())
 }
