@@ -241,12 +241,9 @@ mod tower;
 // Floor 6: adapters, and observers.
 #[cfg(feature = "config")]
 pub mod config;
-#[cfg(feature = "metrics")]
-mod metrics;
+mod observers;
 #[cfg(feature = "operator")]
 mod operator;
-mod per_policy;
-mod top_denied;
 
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
@@ -263,15 +260,14 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
-pub use self::limiter::{
-    AccessList, Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules,
-};
-#[cfg(feature = "metrics")]
-pub use self::metrics::Metrics;
+pub use self::limiter::{Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules};
 pub use self::mode::Mode;
 pub use self::observer::{
     BreakerState, ChangeEvent, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
 };
+#[cfg(feature = "metrics")]
+pub use self::observers::Metrics;
+pub use self::observers::{TopDenied, TopDeniedBuilder, TopEntry};
 #[cfg(feature = "operator")]
 pub use self::operator::Operator;
 pub use self::policy::{OnMissingKey, Policy};
@@ -291,7 +287,6 @@ pub use self::store::redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
 #[cfg(any(test, feature = "test-util"))]
 pub use self::time::ManualClock;
 pub use self::time::{Clock, DAY, HOUR, MINUTE, Micros, SECOND, SystemClock};
-pub use self::top_denied::{TopDenied, TopDeniedBuilder, TopEntry};
 pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
 
 /// In the version whose pools [`RedisStore::from_pool`] takes.

@@ -24,7 +24,7 @@ use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
 use crate::mode::Mode;
-use crate::top_denied::TopDenied;
+use crate::observers::TopDenied;
 use crate::trace;
 
 /// Far more than any question needs.

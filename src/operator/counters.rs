@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::StoreErrorKind;
 use crate::mode::Mode;
-use crate::observer::{DecisionResult, RefusalReason};
-use crate::per_policy::PerPolicy;
+use crate::observe::{DecisionResult, RefusalReason};
+use crate::observers::PerPolicy;
 
 /// The events that an operator was told of, as numbers since the start.
 pub(super) struct Counters {

@@ -11,8 +11,8 @@ use self::counters::Counters;
 use self::origin::AllowedHosts;
 use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
-use crate::observer::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
-use crate::top_denied::TopDenied;
+use crate::observe::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
+use crate::observers::TopDenied;
 
 mod api;
 mod counters;

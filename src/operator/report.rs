@@ -13,8 +13,8 @@ use super::subject;
 use crate::decision::Decision;
 use crate::key::Subject;
 use crate::limiter::{Limiter, PolicySummary};
+use crate::observers::{TopDenied, TopEntry};
 use crate::one_line::OneLine;
-use crate::top_denied::{TopDenied, TopEntry};
 
 /// How many of the most denied subjects are listed.
 const MOST_DENIED: usize = 10;

@@ -31,7 +31,7 @@ const FLOORS: [&[&str]; 7] = [
     &["request", "response", "policy", "limiter"],
     &["http"],
     &["tower"],
-    &["config", "per_policy", "metrics", "operator", "top_denied"],
+    &["config", "observers", "operator"],
 ];
 
 #[test]

@@ -8,9 +8,9 @@ use std::time::Duration;
 use metrics::{Gauge, Label};
 
 use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, REFUSALS, describe};
+use super::per_policy::PerPolicy;
 use crate::error::StoreErrorKind;
-use crate::observer::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
-use crate::per_policy::PerPolicy;
+use crate::observe::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;
 

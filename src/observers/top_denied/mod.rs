@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::sketch::{Denial, Sketch, Slot};
+use super::per_policy::PerPolicy;
 use crate::key::Subject;
 use crate::mode::Mode;
-use crate::observer::{DecisionEvent, DecisionResult, Observer};
-use crate::per_policy::PerPolicy;
+use crate::observe::{DecisionEvent, DecisionResult, Observer};
 use crate::time::{Clock, MINUTE, Micros, SinceStart, SystemClock};
 
 mod sketch;
