@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use axum::Router;
 
-use self::api::Api;
 use self::counters::Counters;
 use self::origin::AllowedHosts;
+use self::router::Api;
 use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
 use crate::observe::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 use crate::observers::TopDenied;
 
-mod api;
 mod counters;
 mod enforcement;
 mod origin;
 mod page;
-mod report;
 mod response;
+mod router;
+mod state;
 mod subject;
 
 /// What whoever is on call sees of a limiter and can change: a page that shows it live, and the
@@ -152,7 +152,7 @@ impl Operator {
             counters: Arc::clone(&self.counters),
             top: self.top.clone(),
         };
-        api::router(api, self.hosts.clone())
+        router::router(api, self.hosts.clone())
     }
 }
 

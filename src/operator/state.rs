@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-
 use serde_json::Value;
 
 use super::counters::Counters;

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::counters::Counters;
 use super::origin::AllowedHosts;
-use super::report::{self, KeyReport};
 use super::response::{Problem, json};
+use super::state::{self, KeyReport};
 use super::{page, subject};
 use crate::decision::Decision;
 use crate::key::Subject;
@@ -112,7 +112,7 @@ fn refusal(hosts: &AllowedHosts, request: &Request) -> Option<Problem> {
 }
 
 async fn state(State(api): State<Api>) -> Response {
-    json(&report::State::of(
+    json(&state::State::of(
         &api.limiter,
         &api.counters,
         api.top.as_ref(),
