@@ -260,7 +260,9 @@ pub use self::http::{
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
-pub use self::limiter::{Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules};
+pub use self::limiter::{
+    AccessList, Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules,
+};
 pub use self::mode::Mode;
 pub use self::observer::{
     BreakerState, ChangeEvent, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,

@@ -4,7 +4,7 @@ use super::FileError;
 use super::client_address::Proxies;
 use super::fields::{Field, Fields, KnownNames};
 use super::key::{NAMED_KEYS, NamedKey};
-use crate::access::{AccessList, of_clients};
+use crate::address::{parsed_range, whole_range};
 use crate::key::Key;
 use crate::limiter::{AccessList, of_clients};
 

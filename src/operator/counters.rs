@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::StoreErrorKind;
 use crate::mode::Mode;
-use crate::observe::{DecisionResult, RefusalReason};
+use crate::observer::{DecisionResult, RefusalReason};
 use crate::observers::PerPolicy;
 
 /// The events that an operator was told of, as numbers since the start.

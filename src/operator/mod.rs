@@ -11,7 +11,7 @@ use self::origin::AllowedHosts;
 use self::router::Api;
 use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
-use crate::observe::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
+use crate::observer::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 use crate::observers::TopDenied;
 
 mod counters;

@@ -5,7 +5,8 @@ use std::net::Ipv6Addr;
 
 use http::header::{HOST, HeaderValue};
 
-use super::{KeyError, RequestHead};
+use super::extract::KeyError;
+use super::head::RequestHead;
 
 impl<'a> RequestHead<'a> {
     /// The host that the request is for, without the port and a dot at its end, and in lower case,

@@ -13,7 +13,7 @@ use super::configuration::InCode;
 use super::{Config, FileError};
 use crate::error::{ConfigError, StoreError, debug_as_display};
 use crate::limiter::{Limiter, Rules};
-use crate::observe::Observer;
+use crate::observer::Observer;
 use crate::one_line::OneLine;
 use crate::policy::Policy;
 use crate::tower::RateLimitLayer;

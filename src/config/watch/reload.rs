@@ -8,13 +8,13 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::Response;
 
-use crate::catch_panic::catch_panic;
 use crate::config::response::RejectionChoice;
 use crate::config::{Config, FileError, regular_file};
 use crate::http::{OnRejection, QuotaHeaders, Rejection};
 use crate::limiter::{Limiter, RulesInForce};
 use crate::one_line::OneLine;
 use crate::request::RequestHead;
+use crate::task::catch_panic;
 use crate::tower::RateLimitLayer;
 use crate::trace;
 

@@ -4,7 +4,6 @@ mod canonical;
 mod client_addr;
 mod header;
 mod identity;
-mod joined;
 mod peer;
 
 #[cfg(feature = "operator")]

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::{FORWARDED, HeaderName};
 
 use super::canonical::Ipv6Prefix;
+use crate::address::embedded;
 use crate::error::ConfigError;
 use crate::key::Key;
-use crate::address::embedded;
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 /// The other end of the socket; a server puts it into the extensions of each request.

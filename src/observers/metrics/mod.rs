@@ -10,7 +10,7 @@ use metrics::{Gauge, Label};
 use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, REFUSALS, describe};
 use super::per_policy::PerPolicy;
 use crate::error::StoreErrorKind;
-use crate::observe::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
+use crate::observer::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;
 

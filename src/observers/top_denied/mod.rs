@@ -8,7 +8,7 @@ use self::sketch::{Denial, Sketch, Slot};
 use super::per_policy::PerPolicy;
 use crate::key::Subject;
 use crate::mode::Mode;
-use crate::observe::{DecisionEvent, DecisionResult, Observer};
+use crate::observer::{DecisionEvent, DecisionResult, Observer};
 use crate::time::{Clock, MINUTE, Micros, SinceStart, SystemClock};
 
 mod sketch;

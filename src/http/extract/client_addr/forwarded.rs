@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::ranges::embedded;
+use crate::address::embedded;
 
 /// How many entries are read before a request is left unattributed. Bounds the work that a request
 /// can cause.

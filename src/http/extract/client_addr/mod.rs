@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use self::attribution::{Attribution, Syntax, Trust, Unknown, attribute};
+use self::forwarded::MAX_HOPS;
+use super::canonical::Ipv6Prefix;
+use super::peer::{Peer, is_proxied};
+use crate::address::{AddressRanges, embedded, read_range};
 use crate::error::ConfigError;
 use crate::http::extract::header::Field;
 use crate::key::Key;
-use crate::address::{AddressRanges, embedded, read_range};
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
-
-use super::canonical::Ipv6Prefix;
-use super::peer::Peer;
-use super::peer::is_proxied;
 
 mod attribution;
 mod forwarded;

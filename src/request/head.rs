@@ -1,11 +1,41 @@
-//! The deadline of a call over gRPC.
+//! The head of a request, and the deadline of a call over gRPC.
 
-use http::HeaderName;
+use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
 
-use super::RequestHead;
 use crate::time::Micros;
 
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+
+/// The head of a request, borrowed: all that extractors, routes and costs can see.
+///
+/// A closure that is given as an extractor stands in [`extractor`], or names the type of its parameter,
+/// `|request: &RequestHead<'_>|`. Otherwise the compiler says that type annotations are needed, or
+/// that the closure is not general enough.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct RequestHead<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The target; its path is what routes match when no router has matched before. Over HTTP/1.1 it
+    /// has no host: see [`host`](Self::host).
+    pub uri: &'a Uri,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// What the server and middleware outside of the layer have found out.
+    pub extensions: &'a Extensions,
+}
+
+impl<'a> RequestHead<'a> {
+    /// The head of this request.
+    pub fn new<B>(request: &'a Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
 
 impl RequestHead<'_> {
     /// How long the caller waits for the answer, if it says so as calls over gRPC do. `None` if the
