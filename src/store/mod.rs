@@ -27,7 +27,6 @@ use policy_id::LAYOUT;
 mod check;
 mod deny_cache;
 pub(crate) mod failover;
-mod fingerprints;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) mod fixed;
 #[cfg(feature = "memory")]

@@ -11,10 +11,9 @@ use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::sharded::{ShardedArc, ShardedRef};
 use crate::store::Check;
-use crate::store::check::{OwnedCheck, of_each};
 #[cfg(feature = "redis")]
-use crate::store::fingerprints::ByFingerprint;
-use crate::store::fingerprints::FingerprintMap;
+use crate::store::check::ByFingerprint;
+use crate::store::check::{FingerprintMap, OwnedCheck, of_each};
 use crate::time::Micros;
 
 pub(in crate::store) struct CacheTicket {

@@ -18,7 +18,7 @@ use super::queue::{CallId, FEW_BATCHES, Leaving, Others, Queue, Waiting};
 use crate::decision::Decisions;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::sharded::{ShardedArc, ShardedRef};
-use crate::store::fingerprints::ByFingerprint;
+use crate::store::check::ByFingerprint;
 use crate::store::redis::backend::Backend;
 use crate::store::redis::connection::Failed;
 use crate::store::redis::in_flight::InFlight;

@@ -13,7 +13,7 @@ use super::runs::{ByKey, Run};
 use crate::algorithm::Reading;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::Check;
-use crate::store::fingerprints::{ByFingerprint, FingerprintMap, FingerprintSet};
+use crate::store::check::{ByFingerprint, FingerprintMap, FingerprintSet};
 use crate::store::redis::keys::{Prefix, fingerprint_of_state};
 use crate::store::redis::reply::{Decided, Row, Rows, bad};
 use crate::store::redis::script::{Parts, Script, Scripted};

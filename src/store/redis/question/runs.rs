@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::store::fingerprints::{ByFingerprint, FingerprintMap};
+use crate::store::check::{ByFingerprint, FingerprintMap};
 
 /// For each key its questions, in order of arrival.
 pub(super) struct ByKey<T> {

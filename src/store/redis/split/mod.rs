@@ -9,20 +9,18 @@
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
+use self::giving_back::GivingBack;
+use self::part::{Answer, AtOnce, SlotPart};
 use super::batch::Batcher;
 use super::connection::RESPONSE_TIMEOUT;
 use crate::decision::{Decision, Decisions};
 use crate::error::StoreError;
 use crate::store::deny_cache::ticket::Invalidation;
 
-mod at_once;
 mod giving_back;
 mod part;
 
-use self::at_once::AtOnce;
-use self::giving_back::GivingBack;
 pub(super) use self::part::parts;
-use self::part::{Answer, SlotPart};
 
 pub(super) async fn ask(
     batcher: Batcher,

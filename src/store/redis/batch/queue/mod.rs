@@ -6,7 +6,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use crate::store::fingerprints::{ByFingerprint, FingerprintSet};
+use crate::store::check::{ByFingerprint, FingerprintSet};
 use crate::store::redis::connection::{Reach, work_of};
 
 /// At most this many requests share a batch, since a script holds up everybody else.
