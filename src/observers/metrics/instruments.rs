@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-use metrics::{
+use ::metrics::{
     Counter, Gauge, Histogram, Label, SharedString, Unit, counter, describe_counter,
     describe_gauge, describe_histogram, gauge, histogram,
 };
 
 use crate::error::StoreErrorKind;
 use crate::mode::Mode;
-use crate::observer::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
+use crate::observe::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
 const PREFETCHED: &str = "tower_throttle_prefetched_total";
