@@ -8,7 +8,7 @@ const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
 /// The head of a request, borrowed: all that extractors, routes and costs can see.
 ///
-/// A closure that is given as an extractor stands in [`extractor`], or names the type of its parameter,
+/// A closure that is given as an extractor stands in [`extractor`](crate::extractor), or names the type of its parameter,
 /// `|request: &RequestHead<'_>|`. Otherwise the compiler says that type annotations are needed, or
 /// that the closure is not general enough.
 #[derive(Clone, Copy, Debug)]

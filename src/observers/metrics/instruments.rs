@@ -9,7 +9,7 @@ use ::metrics::{
 
 use crate::error::StoreErrorKind;
 use crate::mode::Mode;
-use crate::observe::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
+use crate::observer::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
 const PREFETCHED: &str = "tower_throttle_prefetched_total";
