@@ -33,7 +33,8 @@ impl Permit {
     }
 
     /// Tells what was really used under a policy, in place of what was charged for it: charges the
-    /// difference, even beyond the limit, or gives it back. Once it is told again, that counts.
+    /// difference, even beyond the limit, or gives it back. Once it is told again, that counts. If the
+    /// permit has several keys of the policy, it is told of each of them.
     ///
     /// It does not wait for the store: see [`Limiter::flush`](crate::Limiter::flush). A permit that is
     /// dropped without it has used what it was charged.
