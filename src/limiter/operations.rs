@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 
 use super::Limiter;
-use super::evaluate::{AskedAs, DecidedBy, KeyedCost};
+use super::evaluate::{AskedAs, DecidedBy, Evaluation, KeyedCost};
 use crate::algorithm::Action;
 use crate::decision::{Decision, Outcome};
 use crate::error::CheckError;
@@ -30,13 +30,7 @@ impl Limiter {
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
         let pending = {
             let mut evaluation = self.evaluation();
-            let key = key.into();
-            let asked = [KeyedCost {
-                policy,
-                key: &key,
-                cost: None,
-            }];
-            self.evaluate_keys(&mut evaluation, &asked, AskedAs::CHECK)?;
+            self.evaluate_key(&mut evaluation, policy, &key.into(), None)?;
             if !evaluation.is_in_flight() {
                 return Ok(evaluation.conclude(self).decision());
             }
@@ -58,19 +52,26 @@ impl Limiter {
     ) -> Result<Decision, CheckError> {
         let pending = {
             let mut evaluation = self.evaluation();
-            let key = key.into();
-            let asked = [KeyedCost {
-                policy,
-                key: &key,
-                cost: Some(cost),
-            }];
-            self.evaluate_keys(&mut evaluation, &asked, AskedAs::CHECK)?;
+            self.evaluate_key(&mut evaluation, policy, &key.into(), Some(cost))?;
             if !evaluation.is_in_flight() {
                 return Ok(evaluation.conclude(self).decision());
             }
             self.pending(evaluation)
         };
         Ok(pending.decision().await)
+    }
+
+    /// Asks about one key, for permits that nobody gives back.
+    #[inline(always)]
+    fn evaluate_key(
+        &self,
+        evaluation: &mut Evaluation,
+        policy: &str,
+        key: &Key,
+        cost: Option<u64>,
+    ) -> Result<(), CheckError> {
+        let asked = [KeyedCost { policy, key, cost }];
+        self.evaluate_keys(evaluation, &asked, AskedAs::CHECK)
     }
 
     /// Looks at what is left without taking anything. The decision is always allowed, even during a
