@@ -302,34 +302,28 @@ pub mod fuzzing {
     pub use crate::store::redis::redis_reply;
 }
 
-/// Runs the code in the README and in `docs/` as doctests.
+/// Runs the code in the README.
 #[cfg(all(
     doctest,
     feature = "config",
+    feature = "metrics",
     feature = "operator",
     feature = "test-util",
     feature = "tonic"
 ))]
-mod pages {
-    #[doc = include_str!("../README.md")]
-    struct Readme;
-    #[doc = include_str!("../docs/configuration.md")]
-    struct Configuration;
-    #[doc = include_str!("../docs/grpc.md")]
-    struct Grpc;
-    #[doc = include_str!("../docs/headers.md")]
-    struct Headers;
-    #[doc = include_str!("../docs/migrating.md")]
-    struct Migrating;
-    #[doc = include_str!("../docs/operations.md")]
-    struct Operations;
-    #[doc = include_str!("../docs/proxies.md")]
-    struct Proxies;
-    #[doc = include_str!("../docs/prefetch.md")]
-    struct Prefetch;
-    #[doc = include_str!("../docs/security.md")]
-    struct Security;
-    #[cfg(feature = "metrics")]
-    #[doc = include_str!("../docs/observability.md")]
-    struct Observability;
-}
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+// Only documentation. Its code needs these features to be tested.
+#[cfg(any(
+    all(doc, not(doctest)),
+    all(
+        doctest,
+        feature = "config",
+        feature = "metrics",
+        feature = "operator",
+        feature = "test-util",
+        feature = "tonic"
+    )
+))]
+pub mod guide;

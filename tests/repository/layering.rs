@@ -25,6 +25,7 @@ const FLOORS: [&[&str]; 7] = [
         "random",
         "trace",
         "task",
+        "guide",
     ],
     &["algorithm"],
     &["store"],

@@ -196,7 +196,10 @@ fn the_documentation_names_the_default_timeout() {
             format!("timeout = \"{ms}ms\" "),
         ),
         (include_str!("mod.rs"), unless_said.clone()),
-        (include_str!("../../../docs/faults.md"), unless_said.clone()),
+        (
+            include_str!("../../../docs/failure-modes.md"),
+            unless_said.clone(),
+        ),
         (include_str!("../../../docs/operations.md"), unless_said),
     ] {
         let title = page.lines().next();

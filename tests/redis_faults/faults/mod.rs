@@ -1,6 +1,6 @@
 //! Faults of servers and networks, one by one: the decisions meanwhile, and how soon the store is
 //! asked again. With `--nocapture` each test prints its measurements, which are the source of the
-//! figures in docs/faults.md.
+//! figures in docs/failure-modes.md.
 #![cfg(all(feature = "memory", feature = "redis"))]
 
 mod all_masters;
