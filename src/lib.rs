@@ -1,5 +1,5 @@
-//! A tower layer that limits requests across a whole fleet. A Lua script decides atomically in Redis,
-//! or the same algorithm in Rust decides in process.
+//! A [tower](https://docs.rs/tower) layer that limits requests across many servers. Limits are enforced
+//! atomically in Redis or Valkey, or in memory with the same semantics.
 //!
 //! ```
 //! use axum::body::Body;
@@ -29,176 +29,33 @@
 //! # }
 //! ```
 //!
-//! A [`Policy`] applies a named [`Limit`] to each key, on certain requests. A [`Limiter`] is a set of
-//! policies over a store. All policies that apply to a request are decided together: if one denies,
-//! none is charged. A [`RateLimitLayer`] puts a limiter in front of a service: axum, tonic, plain
-//! hyper, or any other tower service over `http` types. [`Limiter::check`] is for use outside HTTP. A
-//! [`ThrottleLayer`] is for the sending side: callers of any tower service wait until the whole fleet
-//! may send more.
+//! - A [`Policy`] is a named [`Limit`] for each key, on certain requests.
+//! - A [`Limiter`] decides all policies that apply to a request in one step: if one denies, none is charged.
+//! - A [`RateLimitLayer`] puts a limiter in front of a tower service, [`Limiter::check`] asks it outside HTTP, and a
+//!   [`ThrottleLayer`] delays the requests that you send.
+//! - The store holds the counts: `MemoryStore` those of one process, `RedisStore` those of all processes that share
+//!   a server and a key prefix. The module [`store`] has the trait behind both, for a store of your own.
 //!
-//! # Which limit
-//!
-//! | you want | take |
-//! |---|---|
-//! | a steady rate with some slack for bursts; the default choice | [`Limit::gcra`] |
-//! | the same, expressed as a bucket and its refill rate | [`Limit::token_bucket`] |
-//! | requests that leave one after the other at a steady rate | [`Limit::leaky_bucket`] |
-//! | "100 a day", as people count: all of it is back at a certain time | [`Limit::fixed_window`] |
-//! | about `n` in any period, for large numbers where an estimate will do | [`Limit::sliding_counter`] |
-//! | never more than `n` in *any* period: logins, text messages | [`Limit::sliding_log`] |
-//! | the same for large numbers; permits come back up to one slice late | [`Limit::sliding_window`] |
-//! | never more than `n` *at the same time* | [`Limit::concurrency`] |
-//! | nothing at all, as for a plan that does not include something | [`Limit::nothing`] |
-//!
-//! # Which store
-//!
-//! `MemoryStore` counts in one process, with nothing to install and no round trip. `RedisStore` counts
-//! for all processes that share a prefix on the same Redis or Valkey server or cluster. One script call
-//! decides a request, on the server's clock; no call is made about a subject that is known to be denied
-//! ([`DenyCache`](store::DenyCache)). Both take the same policies and give the same answers. For a
-//! store of your own, the module [`store`] has the trait behind both.
-//!
-//! # What if the store fails
-//!
-//! A decision has 50 ms ([`LimiterBuilder::timeout`]). After that, or when the store answers with
-//! an error, the [`FailureMode`] of each policy decides:
-//!
-//! - [`Allow`](FailureMode::Allow), the default, lets the request pass uncounted: an outage of the
-//!   store is not one of the service.
-//! - [`Deny`](FailureMode::Deny) answers 503 (gRPC: `UNAVAILABLE`), never 429. It is for what must not
-//!   be reached without a limit.
-//! - `Local` decides in this process, with a share of the limit.
-//!
-//! A question that may have been counted is not asked again.
-//!
-//! A circuit breaker spares a store that keeps failing. It opens after 5 failures in a row, or when
-//! half of at least 20 answers within a second are failures; then the failure modes decide at once,
-//! without a round trip. After 250 ms one request asks the store again, while the others go on without
-//! it. An answer closes the breaker; a failure doubles the pause, up to 5 s (to 0.8 s if the store
-//! answers that it refuses; a wrong password, a missing right or a bad certificate makes it 5 s at
-//! once). Each pause is longer or shorter by up to a fifth. A store that can tell when it is back is asked
-//! within a second of that, if there are requests, whatever is left of the pause: see
-//! [`Store::recovered`](store::Store::recovered).
-//!
-//! Keys of another type and a full memory do not count towards the breaker. Nor do failures on
-//! some nodes of a cluster, as long as others have answered within a second, unless half of at least
-//! 20 questions within a second time out. [`Limiter::breaker_state`] tells the state.
-//!
-//! # What if there are proxies
-//!
-//! Then the peer's address is the proxy's, and [`PeerAddr`] puts all clients into one bucket.
-//! [`ClientAddr`] reads the client's address from the one header that your proxies write; you have to
-//! tell it who they are. It trusts only what they have written, so nothing that a client puts into
-//! `X-Forwarded-For` changes whose quota it uses. In `Forwarded`, a quote that a client leaves open
-//! makes the line unreadable, and the request counts as one without an address.
-//!
-//! Clients choose most headers freely. A policy by such a [`Header`] belongs behind authentication or
-//! beside a policy by address. So does one by [`Host`], unless something in front checks it.
-//!
-//! # What can change while it runs
-//!
-//! Each policy has a [`Mode`]: enforced; in shadow, where it is counted and reported but denies
-//! nobody; or off. [`Limiter::set_mode`] changes it. [`Limiter::replace`] replaces all policies in one
-//! step, with no gap in between, and [`Limiter::turn_off`] lets everything pass. An [`AccessList`]
-//! names clients that are refused, or let through, whatever the policies say.
-//!
-//! # What can be seen
-//!
-//! An [`Observer`] is told of every decision, of the store's answers and failures, and of the circuit
-//! breaker's state. With the feature `tracing`, a default one, denials and failures are events. A handler sees what is
-//! left in the [`Verdict`] that [`RateLimitLayer::expose_decisions`] puts into the request's extensions.
-//!
-//! # Tests of your own
-//!
-//! The feature `test-util` is for your `dev-dependencies`. With it a `MemoryStore` over a `ManualClock`
-//! moves only when you say so, and `AlwaysAllow` and `AlwaysDeny` are stores with one answer. A store
-//! that fails takes a few lines:
-//!
-//! ```
-//! use tower_throttle::store::{Answer, Check, Store};
-//! use tower_throttle::{FailureMode, Limit, Limiter, MINUTE, Policy, StoreError, StoreErrorKind};
-//!
-//! struct Down;
-//!
-//! impl Store for Down {
-//!     fn ask(&self, _: &[Check<'_>]) -> Answer {
-//!         Answer::Ready(Err(StoreError::new(StoreErrorKind::Unreachable)))
-//!     }
-//! }
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let policy = Policy::new("login", Limit::gcra(5, MINUTE)).on_store_failure(FailureMode::Deny);
-//! let limiter = Limiter::new(Down, [policy])?;
-//! assert!(!limiter.check("login", "alice").await?.is_allowed());
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! Whatever waits ([`Limiter::acquire`], [`ThrottleLayer`], [`Policy::max_wait`]) waits on tokio's
-//! timer. In a test with tokio's time paused that takes no time, and the store's clock has to be
-//! tokio's, too: on a clock that stands still meanwhile no permits come back, and each caller waits
-//! for all before it once more.
-//!
-//! ```
-//! use std::time::Duration;
-//! use tokio::time::Instant;
-//! use tower_throttle::{Clock, Limit, Limiter, MemoryStore, Micros, Policy, per_second};
-//!
-//! struct TokioClock(Instant);
-//!
-//! impl Clock for TokioClock {
-//!     fn now(&self) -> Micros {
-//!         const START: Micros = Micros::new(4_102_444_800_000_000); // 2100-01-01
-//!         START.saturating_add(self.0.elapsed().into())
-//!     }
-//! }
-//!
-//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // in a `#[tokio::test(start_paused = true)]`
-//! let start = Instant::now();
-//! let store = MemoryStore::builder().clock(TokioClock(start)).build();
-//! let policy = Policy::new("orders", Limit::token_bucket(1, per_second(1)));
-//! let limiter = Limiter::new(store, [policy])?;
-//! for _ in 0..5 {
-//!     let _permit = limiter.acquire("orders", "us", 1).await?;
-//! }
-//! assert_eq!(start.elapsed(), Duration::from_secs(3));
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! Do not pause tokio's time in a test over `RedisStore`, unless the store lives on a
-//! [thread of its own](RedisStoreBuilder::own_thread). Paused time jumps ahead whenever all tasks wait,
-//! also when they wait for the server. So the deadline of a decision passes before the answer is read:
-//! connecting fails, and most decisions follow their failure mode. Test the service's waiting over a
-//! `MemoryStore` as above. Over Redis let tokio's time run, and move the time of the limits with a
-//! `ManualClock` in `RedisStoreBuilder::clock_for_tests`.
-//!
-//! Tests that share a limiter, say in a `static`, share its counts: one test uses up what the others
-//! expect. Make a limiter for each test, with a [`prefix`](RedisStoreBuilder::prefix) of its own over a
-//! common server. They may share its connections: each `#[tokio::test]` has a runtime of its own, and
-//! a `RedisStore` that several runtimes ask moves to a thread of its own.
+//! Begin with [`guide::start`]. [`guide::limits`] helps to choose a limit, and [`guide`] lists all other guides.
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `memory` | yes | `MemoryStore`; `FailureMode::Local` |
-//! | `redis` | yes | `RedisStore`: a Redis or Valkey server, one that Sentinel names, or a cluster |
-//! | `redis-tls` | | TLS to Redis |
-//! | `redis-tls-insecure` | | **dangerous**: `RedisStoreBuilder::danger_accept_invalid_certs`, for self-signed certificates; takes `redis-tls` along |
-//! | `deadpool` | | `RedisStore::from_pool`: connections from a pool of deadpool-redis |
-//! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool`; takes `deadpool` along |
-//! | `axum` | | the peer's address and the matched route as axum provides them; axum's response body stays what it is; extractors for handlers, which may return a `Rejection` as their response |
-//! | `operator` | | `Operator`, a page for whoever is on call, and the same as JSON; takes `axum` along |
-//! | `tonic` | | the peer's address as tonic provides it; tonic's response body stays what it is; limits for a single service; a `Rejection` becomes a `Status` |
-//! | `tonic-tls` | | the peer's address for a server that accepts TLS connections with tokio-rustls itself |
-//! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
-//! | `tracing` | yes | denials and failures as events, trips to the store as spans |
-//! | `config` | | `Config`: the same policies from a file, which is read again when it changes; takes `memory` and `redis` along |
-//! | `test-util` | | for tests of services: `ManualClock`, `AlwaysAllow`, `AlwaysDeny`, `clock_for_tests` |
+//! | `memory` | yes | `MemoryStore`, `FailureMode::Local` |
+//! | `redis` | yes | `RedisStore` for Redis and Valkey: a single server, Sentinel or a cluster |
+//! | `redis-tls` | | TLS to Redis, with your own certificate authority or client certificates if you need them |
+//! | `redis-tls-insecure` | | **dangerous**: `RedisStoreBuilder::danger_accept_invalid_certs`; enables `redis-tls` |
+//! | `deadpool` | | `RedisStore::from_pool`: connections from a pool of deadpool-redis; enables `redis` |
+//! | `deadpool-sentinel` | | `RedisStore::from_sentinel_pool`; enables `deadpool` |
+//! | `axum` | | axum's peer address and matched route, its response body, and extractors for handlers |
+//! | `operator` | | `Operator`, a page for people on call and the same data as JSON; enables `axum` |
+//! | `tonic` | | tonic's peer address and response body, limits for a single service, a `Rejection` as a `Status` |
+//! | `tonic-tls` | | the peer address where your server accepts TLS with tokio-rustls itself; enables `tonic` |
+//! | `config` | | `Config` and `ConfigFile`: policies in a TOML file; enables `memory` and `redis` |
+//! | `metrics` | | `Metrics`, for recorders of the crate `metrics` |
+//! | `tracing` | yes | denials and failures as events, calls to the store as spans |
+//! | `test-util` | | for your tests: `ManualClock`, `AlwaysAllow`, `AlwaysDeny`, `clock_for_tests` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without these features some of the stores that the documentation links to are missing.
 #![cfg_attr(

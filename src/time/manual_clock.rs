@@ -9,7 +9,7 @@ use super::clock::Clock;
 
 /// A clock that stands still until a test moves it. Clones show the same time.
 ///
-/// It does not move while something waits for permits: [tests of your own](crate#tests-of-your-own)
+/// It does not move while something waits for permits: [testing](crate::guide::testing)
 /// has a clock for that.
 ///
 /// ```

@@ -1,4 +1,7 @@
-//! Whole files: one with every field of the format, and the README's.
+//! Whole files: one with every field of the format, and those in the guide.
+
+use std::fs;
+use std::path::Path;
 
 use tower_throttle::QuotaHeaders;
 
@@ -139,10 +142,29 @@ async fn every_field_of_the_format_is_taken() {
     }
 }
 
+/// Whoever copies one starts with it.
 #[test]
-fn the_file_in_the_readme_is_taken() {
-    let readme = include_str!("../../README.md");
-    let (_, file) = readme.split_once("```toml\n").unwrap();
-    let (file, _) = file.split_once("```").unwrap();
-    read(file);
+fn every_whole_file_in_the_guide_is_accepted() {
+    let mut found = 0;
+    for page in fs::read_dir(Path::new(support::ROOT).join("docs")).unwrap() {
+        let page = fs::read_to_string(page.unwrap().path()).unwrap_or_default();
+        let blocks = page.split("```toml\n").skip(1);
+        let blocks = blocks.map(|behind| behind.split("```").next().unwrap());
+        for block in
+            blocks.filter(|block| block.contains("store =") && block.contains("[[policy]]"))
+        {
+            found += 1;
+            read(&without_variables(block));
+        }
+    }
+    assert!(found >= 1);
+}
+
+/// The same file where no environment variable is set.
+fn without_variables(file: &str) -> String {
+    let lines = file.lines().filter_map(|line| match line {
+        store if store.starts_with("store = { env") => Some("store = \"memory\""),
+        other => (!other.contains("{ env = ")).then_some(other),
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }

@@ -192,7 +192,7 @@ impl RedisStoreBuilder {
     /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written. Round trips
     /// then count as if they took no time, and questions wait for each other accordingly.
     ///
-    /// Do not pause tokio's time in such a test: see [tests of your own](crate#tests-of-your-own).
+    /// Do not pause tokio's time in such a test: see [testing](crate::guide::testing).
     #[cfg(any(test, feature = "test-util"))]
     #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
     pub fn clock_for_tests(mut self, clock: impl Clock) -> Self {
