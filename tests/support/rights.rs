@@ -5,23 +5,20 @@ use super::redis::Server;
 /// The user. A name with the code of an error in it: servers repeat the name where a right is missing.
 pub const USER: &str = "ZOOM";
 
-/// Those in the documentation of `RedisStore`.
+/// Those of the line in `docs/redis.md` that creates a user.
 pub fn documented_rights() -> Vec<&'static str> {
-    let source = include_str!("../../src/store/redis/mod.rs");
-    let (_, rights) = source
-        .split_once("its user needs\n///\n/// ```text")
-        .expect("the documentation lists the rights");
-    let (rights, _) = rights.split_once("```").expect("the list ends");
-    let words = rights.split_whitespace().filter(|word| *word != "///");
-    words.collect()
+    let page = include_str!("../../docs/redis.md");
+    let (_, rights) = page
+        .split_once("ACL SETUSER limiter on >secret ~")
+        .expect("the page creates a user");
+    let (keys, commands) = rights.lines().next().unwrap().split_once(' ').unwrap();
+    assert_eq!(keys, "throttle:*");
+    commands.split(' ').chain(["~throttle:*"]).collect()
 }
 
 /// Gives a user exactly these rights. Returns the URL by which it logs in.
 pub fn user_with<'a>(server: &Server, rights: impl IntoIterator<Item = &'a str>) -> String {
-    let rights = rights.into_iter();
-    let rights: Vec<_> = rights
-        .map(|right| right.replace("{prefix}", "throttle"))
-        .collect();
+    let rights: Vec<_> = rights.into_iter().collect();
     server.query::<()>(("ACL", "SETUSER", USER, "reset", "on", ">secret", rights));
     format!("redis://{USER}:secret@127.0.0.1:{}", server.port())
 }

@@ -174,16 +174,20 @@ fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
 
 #[test]
 fn documented_rights_are_those_that_the_scripts_need() {
-    let (_, rights) = include_str!("../../../mod.rs")
-        .split_once("its user needs\n///\n/// ```text\n/// ~{prefix}:* +eval +evalsha ")
-        .unwrap();
-    let (rights, _) = rights.split_once("```").unwrap();
-    let mut documented: Vec<_> = rights
-        .split_whitespace()
-        .filter_map(|right| right.strip_prefix('+'))
-        .collect();
-    documented.sort_unstable();
-    assert_eq!(documented, commands());
+    let of_the_type = include_str!("../../../mod.rs")
+        .split_once("its user needs\n///\n/// ```text\n/// ~{prefix}:* +eval +evalsha ");
+    let of_the_guide = include_str!("../../../../../../docs/redis.md")
+        .split_once("ACL SETUSER limiter on >secret ~throttle:* +eval +evalsha ");
+    for documented in [of_the_type, of_the_guide] {
+        let (_, rights) = documented.unwrap();
+        let (rights, _) = rights.split_once("```").unwrap();
+        let mut documented: Vec<_> = rights
+            .split_whitespace()
+            .filter_map(|right| right.strip_prefix('+'))
+            .collect();
+        documented.sort_unstable();
+        assert_eq!(documented, commands());
+    }
 }
 
 /// A crash between two commands would leave out an expiry set by the second. A key whose expiry
