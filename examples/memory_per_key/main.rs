@@ -45,7 +45,7 @@ async fn measure() -> Result<(), Box<dyn Error>> {
     server.warm_up().await?;
     println!("{keys} keys, {}\n", server.version()?);
     println!(
-        "| algorithm | permits in use | `MEMORY USAGE` | in Redis, all told | in the process |"
+        "| algorithm | permits in use | `MEMORY USAGE` | in Redis, in total | in the process |"
     );
     println!("|---|---|---|---|---|");
     for limit in LIMITS {

@@ -64,7 +64,8 @@ impl Row {
 }
 
 fn rows(text: &str) -> Vec<Row> {
-    let table = text.lines().filter(|line| line.starts_with("| "));
+    let lines = text.lines().skip_while(|line| !line.starts_with('|'));
+    let table = lines.take_while(|line| line.starts_with('|'));
     let row = |line: &str| {
         let cells: Vec<_> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [algorithm, used, bytes @ ..] = &cells[..] else {
@@ -78,7 +79,7 @@ fn rows(text: &str) -> Vec<Row> {
         }
     };
     // After the header.
-    table.skip(1).map(row).collect()
+    table.skip(2).map(row).collect()
 }
 
 #[test]
