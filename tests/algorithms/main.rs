@@ -12,6 +12,7 @@ mod every_algorithm;
 mod fixed_window;
 mod gcra;
 mod leaky_bucket;
+mod migrating;
 mod operations;
 mod penalty;
 mod rates;
