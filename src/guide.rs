@@ -1,17 +1,17 @@
-//! Guides: how to set a limiter up, choose limits and run it.
+//! Guides: how to set up a limiter, choose limits and run it. Begin with [`start`].
 //!
 //! | guide | answers |
 //! |---|---|
-//! | [`start`] | how to limit a first service, and what its responses say |
-//! | [`limits`] | which limit fits, and what its numbers mean |
-//! | [`keys`] | whom a limit counts: behind proxies, behind authentication, in a handler |
-//! | [`redis`] | how a fleet shares limits: URLs, rights, managed services |
+//! | [`start`] | how to limit a first service, what its responses say, common mistakes |
+//! | [`limits`] | which limit fits, and what it guarantees |
+//! | [`keys`] | which requests are counted together: by address, user or header |
+//! | [`redis`] | how processes share limits: URLs, permissions, managed services |
 //! | [`failure_modes`] | what happens when Redis fails |
-//! | [`costs`] | requests that cost more than one, or whose cost is known late; tiers and bans |
-//! | [`waiting`] | how to wait for permits, and how to keep to somebody else's limit |
+//! | [`costs`] | requests that cost more than one permit; tiers and bans |
+//! | [`waiting`] | how to delay requests, keep to the limit of another API, and limit what runs at the same time |
 //! | [`grpc`] | limits for tonic |
-//! | [`headers`] | what a client sees |
-//! | [`prefetch`] | how to take permits of a busy policy in batches |
+//! | [`headers`] | what clients see |
+//! | [`prefetch`] | how a busy policy can ask Redis less often |
 //! | [`configuration`] | how to keep policies in a file |
 //! | [`operations`] | what to do when something is wrong |
 //! | [`observability`] | metrics, logs and spans |
@@ -19,10 +19,23 @@
 //! | [`security`] | what an attacker can do, and what stops it |
 //! | [`performance`] | what a decision costs |
 //! | [`memory`] | what a key costs |
-//! | [`migrating`] | how to come from another rate limiter |
+//! | [`migrating`] | how to move from another rate limiter |
 
 // The pages link to each other by `[text][keys.md]`. Each ends with a definition such as `[keys.md]: keys.md`, which
 // works where the files lie side by side. The first definition of a label counts, so that in rustdoc these win.
+// Images are none of rustdoc's files: they come from the repository.
+macro_rules! image {
+    ($file:literal) => {
+        concat!(
+            "[",
+            $file,
+            "]: https://raw.githubusercontent.com/tower-throttle/tower-throttle/HEAD/docs/",
+            $file,
+            "\n"
+        )
+    };
+}
+
 macro_rules! links {
     () => {
         concat!(
@@ -44,6 +57,8 @@ macro_rules! links {
             "[performance.md]: crate::guide::performance\n",
             "[memory.md]: crate::guide::memory\n",
             "[migrating.md]: crate::guide::migrating\n",
+            image!("algorithms.svg"),
+            image!("operator.png"),
             "\n"
         )
     };
