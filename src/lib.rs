@@ -171,7 +171,8 @@ pub mod fuzzing {
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-// Only documentation. Its code needs these features to be tested.
+// Only documentation. Its code needs these features to be tested, which docs.rs need not say.
+#[cfg_attr(docsrs, doc(auto_cfg = false))]
 #[cfg(any(
     all(doc, not(doctest)),
     all(
