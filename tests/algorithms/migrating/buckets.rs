@@ -26,15 +26,18 @@ async fn governor_and_redis_cell() {
     }
 }
 
+/// Serves what one policy allows. Returns the URL.
+async fn served(limit: Limit) -> String {
+    let alice = |_: &RequestHead<'_>| Some(Key::from("alice"));
+    let limiter = Bench::memory().limiter([Policy::new("api", limit).by(alice)]);
+    let layer = RateLimitLayer::new(limiter).headers(QuotaHeaders::X_RATELIMIT_DELTA);
+    serve(Router::new().route("/", get(async || "hello")).layer(layer)).await
+}
+
 /// What is left of the burst, as `use_headers()` shows it.
 #[tokio::test]
 async fn governors_headers_show_the_burst() {
-    let bench = Bench::memory();
-    let alice = |_: &RequestHead<'_>| Some(Key::from("alice"));
-    let policy = Policy::new("api", Limit::gcra(5, 10 * SECOND)).by(alice);
-    let layer = RateLimitLayer::new(bench.limiter([policy]));
-    let layer = layer.headers(QuotaHeaders::X_RATELIMIT_DELTA);
-    let url = serve(Router::new().route("/", get(async || "hello")).layer(layer)).await;
+    let url = served(Limit::gcra(5, 10 * SECOND)).await;
     for left in ["4", "3", "2", "1", "0"] {
         let response = reqwest::get(&url).await.unwrap();
         assert_eq!(response.headers()["x-ratelimit-limit"], "5");
@@ -43,6 +46,15 @@ async fn governors_headers_show_the_burst() {
     let denied = reqwest::get(&url).await.unwrap();
     assert_eq!(denied.status().as_u16(), 429);
     assert_eq!(denied.headers()["retry-after"], "2");
+}
+
+/// Not the 20 of the bucket, which Spring Cloud Gateway shows.
+#[tokio::test]
+async fn headers_of_a_bucket_show_at_most_its_rate() {
+    let url = served(Limit::token_bucket(20, per_second(10))).await;
+    let response = reqwest::get(&url).await.unwrap();
+    assert_eq!(response.headers()["x-ratelimit-limit"], "10");
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "10");
 }
 
 #[tokio::test]

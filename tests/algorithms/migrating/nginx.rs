@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tower_throttle::{Limit, Policy, SECOND, per_second};
+use tower_throttle::{Limit, MINUTE, Policy, SECOND, per_second};
 
 use super::{TENTH, admit_the_same, after, histories, theirs, waiting};
 use support::bench::Bench;
@@ -22,17 +22,24 @@ async fn nginx_without_delay() {
 }
 
 #[tokio::test]
-async fn nginx_with_burst_20_admits_21_at_once_and_then_one_each_100_ms() {
-    let (bench, limit) = (Bench::memory(), Limit::gcra(10, SECOND).burst(21));
-    assert_eq!(bench.drain(limit, 1).await, 21);
-    for _ in 0..20 {
-        bench.advance(TENTH - Duration::from_millis(1));
-        assert_eq!(bench.drain(limit, 1).await, 0);
-        bench.advance(Duration::from_millis(1));
-        assert_eq!(bench.drain(limit, 1).await, 1);
+async fn nginx_with_burst_20_admits_21_at_once_and_then_one_each_interval() {
+    for (limit, interval) in [
+        // rate=10r/s
+        (Limit::gcra(10, SECOND).burst(21), TENTH),
+        // rate=30r/m
+        (Limit::gcra(30, MINUTE).burst(21), 2 * SECOND),
+    ] {
+        let bench = Bench::memory();
+        assert_eq!(bench.drain(limit, 1).await, 21);
+        for _ in 0..20 {
+            bench.advance(interval - Duration::from_millis(1));
+            assert_eq!(bench.drain(limit, 1).await, 0);
+            bench.advance(Duration::from_millis(1));
+            assert_eq!(bench.drain(limit, 1).await, 1);
+        }
+        bench.advance(21 * interval);
+        assert_eq!(bench.drain(limit, 1).await, 21, "all are back");
     }
-    bench.advance(21 * TENTH);
-    assert_eq!(bench.drain(limit, 1).await, 21, "all are back");
 }
 
 /// Requests that wait leave when nginx would send them on.

@@ -12,6 +12,17 @@ async fn windows_that_the_first_request_opens() {
     admit_the_same(limit, 1, || theirs::window_from_first_request(100, 60_000)).await;
 }
 
+/// The request that opens the window and 99 at its end, then all of the next window.
+#[tokio::test]
+async fn windows_that_the_first_request_opens_admit_199_around_their_end() {
+    let (bench, limit) = (Bench::memory(), Limit::fixed_window(100, MINUTE));
+    assert!(bench.ask(limit, 1).await.is_allowed());
+    let _ = after(59_999, &bench);
+    assert_eq!(bench.drain(limit, 1).await, 99);
+    let _ = after(1, &bench);
+    assert_eq!(bench.drain(limit, 1).await, 100);
+}
+
 /// Envoy's rate limit service.
 #[tokio::test]
 async fn windows_on_the_clock() {
