@@ -1,16 +1,19 @@
-//! A [tower](https://docs.rs/tower) layer that limits requests across many servers. Limits are enforced
-//! atomically in Redis or Valkey, or in memory with the same semantics.
+//! Rate limits for [tower](https://docs.rs/tower) services: axum, tonic, plain hyper and others. Many servers share
+//! their limits over Redis or Valkey; a single process can keep them in memory.
 //!
 //! ```
 //! use axum::body::Body;
 //! use axum::http::{Request, StatusCode};
 //! use axum::{Router, routing::get};
 //! use tower::ServiceExt;
-//! use tower_throttle::{Header, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer};
+//! use tower_throttle::{
+//!     Header, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer,
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let policy = Policy::new("user", Limit::gcra(100, MINUTE).burst(2)).by(Header::new("x-user"));
+//! let limit = Limit::gcra(100, MINUTE).burst(2);
+//! let policy = Policy::new("user", limit).by(Header::new("x-user"));
 //! let limiter = Limiter::new(MemoryStore::new(), [policy])?;
 //! let app = Router::new()
 //!     .route("/", get(async || "hello"))
@@ -29,8 +32,9 @@
 //! # }
 //! ```
 //!
-//! - A [`Policy`] is a named [`Limit`] for each key, on certain requests.
-//! - A [`Limiter`] decides all policies that apply to a request in one step: if one denies, none is charged.
+//! - A [`Limit`] is an algorithm with its numbers. [`Limit::gcra`] fits most purposes; there are seven others.
+//! - A [`Policy`] is a named limit for each key, on certain requests.
+//! - A [`Limiter`] checks a request against its policies in one step: if one denies, none is charged.
 //! - A [`RateLimitLayer`] puts a limiter in front of a tower service, [`Limiter::check`] asks it outside HTTP, and a
 //!   [`ThrottleLayer`] delays the requests that you send.
 //! - The store holds the counts: `MemoryStore` those of one process, `RedisStore` those of all processes that share
