@@ -1,4 +1,5 @@
 //! `scripts/prose`: how many words the pages have, and which passages stand twice.
+#![cfg(unix)]
 
 use std::fs;
 use std::path::Path;
