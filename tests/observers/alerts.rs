@@ -1,14 +1,14 @@
 //! `docs/prometheus-alerts.yml` and `docs/grafana-dashboard.json` ask for metrics and labels that the exporter prints.
 #![cfg(all(feature = "memory", feature = "metrics", feature = "config"))]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use serde::Deserialize;
 use serde_json::Value;
 use support::http_store::{TestStore, Trip};
@@ -47,7 +47,7 @@ struct Group {
 struct Rule {
     alert: String,
     expr: String,
-    annotations: std::collections::BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
 }
 
 fn rules() -> Vec<Rule> {
@@ -128,10 +128,13 @@ fn tokens(expression: &str) -> Vec<Token> {
     tokens
 }
 
+/// A label and the values that a query asks for; none if a variable of the dashboard stands there.
+type Matcher = (String, Vec<String>);
+
 /// What an expression names.
 #[derive(Default)]
 struct Names {
-    metrics: Vec<(String, Vec<(String, Vec<String>)>)>,
+    metrics: Vec<(String, Vec<Matcher>)>,
     /// The labels that results are grouped by, if they are.
     by: Option<BTreeSet<String>>,
     /// All labels by which series are grouped or joined.
@@ -193,8 +196,7 @@ fn closing(tokens: &[Token], sign: char) -> usize {
     tokens.iter().position(is_it).expect("a closing sign")
 }
 
-/// Each label with the values that it may have; none if a variable of the dashboard stands there.
-fn matchers_in(tokens: &[Token]) -> Vec<(String, Vec<String>)> {
+fn matchers_in(tokens: &[Token]) -> Vec<Matcher> {
     let matchers = tokens.split(|token| *token == Token::Sign(','));
     let matcher = |tokens: &[Token]| match tokens {
         [
@@ -279,7 +281,7 @@ fn buckets() -> Vec<f64> {
 
 /// What is printed after requests of every kind.
 fn history() -> Scrape {
-    let seconds = Matcher::Suffix("_seconds".into());
+    let seconds = metrics_exporter_prometheus::Matcher::Suffix("_seconds".into());
     let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &buckets());
     let recorder = builder.unwrap().build_recorder();
     metrics::with_local_recorder(&recorder, || {
