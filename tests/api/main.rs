@@ -8,6 +8,7 @@ mod penalty;
 mod permits;
 mod rules;
 mod settle;
+mod settle_at_end;
 mod throttle;
 mod told;
 mod waiting;
