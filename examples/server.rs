@@ -6,11 +6,13 @@
 //!
 //! The file is read again whenever it changes, and the outcome is written to standard error. The server
 //! answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
-//! code, and `GET /slow/{ms}` after that time. It speaks HTTP/1.1 and cleartext HTTP/2, and prints the
+//! code, and `GET /slow/{ms}` after that time. `GET /stream/{n}` streams n chunks and meters each of
+//! them, for policies with `settle = "meter"`. It speaks HTTP/1.1 and cleartext HTTP/2, and prints the
 //! address that it listens on (`--listen 127.0.0.1:0` picks a port). On SIGTERM it stops when the
 //! requests in flight are answered, after 30 seconds at the latest: a client may never send the rest
 //! of its request. On a second signal it does not wait for them any longer.
 
+use std::convert::Infallible;
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
@@ -20,14 +22,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tower_throttle::{ConfigFile, FileError};
+use tower_throttle::{ConfigFile, FileError, Meter};
 
 const USAGE: &str = "usage: server --config <file> --listen <address>:<port>";
 
@@ -118,8 +121,23 @@ async fn answer(request: Request) -> Response {
             )
                 .into_response(),
         },
+        (&Method::GET | &Method::HEAD, Some("stream"), Some(chunks), None) => {
+            match chunks.parse() {
+                Ok(chunks @ 0..=100_000) => stream(chunks, &request),
+                _ => (StatusCode::BAD_REQUEST, "a stream has 0 to 100000 chunks\n").into_response(),
+            }
+        }
         _ => Json(echo).into_response(),
     }
+}
+
+fn stream(chunks: u32, request: &Request) -> Response {
+    let meter: Meter = request.extensions().get().cloned().unwrap_or_default();
+    let chunks = stream::iter(0..chunks).map(move |number| {
+        meter.add(1);
+        Ok::<_, Infallible>(format!("{number}\n"))
+    });
+    Body::from_stream(chunks).into_response()
 }
 
 /// A final status: one below 200 is not.

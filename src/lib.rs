@@ -101,15 +101,14 @@ mod http;
 mod tower;
 // Floor 6: adapters, and observers.
 #[cfg(feature = "config")]
-pub mod config;
+mod config;
 mod observers;
 #[cfg(feature = "operator")]
 mod operator;
 
 pub use self::algorithm::Penalty;
 #[cfg(feature = "config")]
-#[doc(inline)]
-pub use self::config::{Config, ConfigFile, FileError, OpenError, WatchedConfig};
+pub use self::config::{Config, ConfigFile, FileError, OpenError, UserId, WatchedConfig};
 pub use self::decision::{Decision, Outcome, Verdict};
 pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 #[cfg(feature = "axum")]

@@ -15,7 +15,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::{DEFAULT_TIMEOUT, Store};
 use crate::tower::RateLimitLayer;
 
-/// A configuration, read and checked. See the [module](super) for the format.
+/// A configuration, read and checked. The guide on [configuration](crate::guide::configuration) has
+/// the format, and an example of each field.
 #[derive(Clone)]
 pub struct Config {
     pub(super) store: StoreChoice,

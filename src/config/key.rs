@@ -19,7 +19,7 @@ const EXPECTED: &str = "\"client-addr\", \"peer\", \"host\", \"header:<name>\", 
 /// unless the policy has an `on_missing_key`.
 ///
 /// ```
-/// use tower_throttle::config::UserId;
+/// use tower_throttle::UserId;
 ///
 /// // in the middleware that authenticates, which stands outside of the rate limit
 /// fn authenticated<B>(request: &mut http::Request<B>, id: &str) {

@@ -246,8 +246,36 @@ fn grpc_statuses_that_count_are_one_or_a_list() {
 }
 
 #[test]
+fn a_meter_settles_alone_and_by_a_name_that_is_not_empty() {
+    is_taken("settle = \"meter\"");
+    is_taken("settle = \"meter:cents\"");
+    let expected = "expected \"meter\", or \"meter:<name>\" for the meter of a name";
+    for (given, text) in [
+        ("1", "1"),
+        ("\"meters\"", "\"meters\""),
+        ("\"meter:\"", "\"meter:\""),
+    ] {
+        assert_eq!(
+            refusal_of(&format!("settle = {given}")),
+            format!("line 4: policy \"client\": settle: got {text}, {expected}")
+        );
+    }
+    assert_eq!(
+        refusal_of("settle = \"meter\"\ncount_status = 401"),
+        "line 4: policy \"client\": settle: a policy counts by the status of its responses or by a \
+         meter, leave one of them out"
+    );
+    assert_eq!(
+        refusal_of("settle = \"meter\"\nprefetch = true"),
+        "line 5: policy \"client\": prefetch: settle needs the store for each request, leave one of \
+         the two out"
+    );
+}
+
+#[test]
 fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
     for (field, name) in [
+        ("settle = \"meter\"", "settle"),
         ("count_status = 401", "count_status"),
         ("count_grpc_status = 16", "count_grpc_status"),
     ] {
@@ -361,7 +389,7 @@ async fn a_policy_shows_whom_it_denies_only_if_the_file_says_so() {
         let config = read(&with_field(&format!("key = \"user\"\n{field}"))).observe(top.clone());
         let limiter = config.connect_lazy().unwrap();
         for _ in 0..101 {
-            let alice = tower_throttle::config::UserId::new("alice");
+            let alice = tower_throttle::UserId::new("alice");
             let _ = limiter.check("client", alice).await.unwrap();
         }
         assert_eq!(top.list()[0].shown_subject.as_deref(), shown, "{field}");

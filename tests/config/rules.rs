@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use tower_throttle::config::UserId;
+use tower_throttle::UserId;
 use tower_throttle::{Mode, Peer};
 
 use super::{answers, layer, read, refusal, with_field};

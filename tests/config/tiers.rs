@@ -2,7 +2,7 @@
 
 use http::Request;
 use tower_throttle::RateLimitLayer;
-use tower_throttle::config::UserId;
+use tower_throttle::UserId;
 
 use super::{answers, layer, refusal, refusal_of, with_field, with_policy};
 

@@ -205,6 +205,8 @@ async fn the_server_answers_with_what_it_is_told_to() {
         ("/status/204/more", 200),
         ("/slow/1", 200),
         ("/slow/later", 400),
+        ("/stream/2", 200),
+        ("/stream/-1", 400),
         ("/", 200),
     ] {
         assert_eq!(server.get(&client, path).await.status(), status, "{path}");
@@ -217,6 +219,33 @@ async fn the_server_answers_with_what_it_is_told_to() {
     assert_eq!(posted.status(), StatusCode::OK);
     let echo: Value = posted.json().await.unwrap();
     assert_eq!(echo, json!({ "method": "POST", "path": "/status/401" }));
+}
+
+#[tokio::test]
+async fn a_stream_costs_what_it_meters() {
+    let server = Running::start(
+        "store = \"memory\"\n[[policy]]\nname = \"chunks\"\nkey = \"everybody\"\n\
+         algorithm = \"fixed-window\"\nlimit = \"100/day\"\ncost = 5\nsettle = \"meter\"\n",
+    );
+    let client = Client::new();
+    let mut left = 100;
+    for (path, cost) in [
+        ("/stream/7", 7),
+        ("/stream/0", 5),
+        ("/", 5),
+        ("/stream/40", 40),
+    ] {
+        let response = server.get(&client, path).await;
+        // The headers are sent before anything is metered.
+        let quota = response.headers()["ratelimit"].to_str().unwrap();
+        assert!(
+            quota.contains(&format!(";r={};", left - 5)),
+            "{path}: {quota}"
+        );
+        response.bytes().await.unwrap();
+        left -= cost;
+    }
+    assert_eq!(left, 43);
 }
 
 #[tokio::test]

@@ -13,13 +13,14 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckRequest as Message};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 use tower::service_fn;
-use tower_throttle::{Limit, MINUTE, RateLimitLayer, SECOND};
+use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, RateLimitLayer, SECOND};
 
-use crate::stage::{Counted, client, connect, layer, listen, serve};
+use crate::stage::{Counted, client, connect, layer, layer_of, listen, serve};
 use support::http_store::{TestStore, Trip};
 
 /// Takes messages, and counts its calls.
@@ -207,4 +208,51 @@ async fn a_stream_either_way_holds_its_place_until_both_have_ended() {
     drop(sender);
     assert_eq!(answers.message().await.expect("its end"), None);
     drop(talk(channel).await.expect("allowed"));
+}
+
+/// Its store answers at once, so what does not count is given back when the client sees the end.
+#[tokio::test]
+async fn a_call_that_fails_in_its_stream_counts_by_its_trailers() {
+    let policy = Policy::new("failed", Limit::fixed_window(2, MINUTE))
+        .count_if_at_end(|end| end.grpc_status() == Some(Code::DataLoss as u32));
+    let layer = layer_of(Trip::None, [policy]);
+    let mut client = client(serve(layer, Counted::default()).await).await;
+    let fails = async |client: &mut HealthClient<Channel>| {
+        let watched = client.watch(HealthCheckRequest::default()).await;
+        let mut messages = watched?.into_inner();
+        while messages.message().await?.is_some() {}
+        Ok::<(), Status>(())
+    };
+    for _ in 0..3 {
+        let succeeds = client.check(HealthCheckRequest::default()).await;
+        assert!(succeeds.is_ok(), "none of them counts");
+    }
+    for _ in 0..2 {
+        assert_eq!(
+            fails(&mut client).await.expect_err("fails").code(),
+            Code::DataLoss
+        );
+    }
+    assert_eq!(
+        fails(&mut client).await.expect_err("denied").code(),
+        Code::ResourceExhausted
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_is_left_before_its_trailers_counts() {
+    let policy = Policy::new("failed", Limit::fixed_window(1, MINUTE)).count_if_at_end(|_| false);
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("sound policies");
+    let (_, channel) = behind(RateLimitLayer::new(limiter.clone())).await;
+    let (sender, mut answers) = talk(channel.clone()).await.expect("allowed");
+    sender.send(message(1)).expect("the call goes on");
+    answers.message().await.expect("a message");
+    drop((sender, answers));
+    let denied = talk(channel).await.expect_err("denied");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    let left = limiter
+        .peek("failed", Key::everybody())
+        .await
+        .expect("a policy");
+    assert_eq!(left.remaining(), 0);
 }

@@ -173,20 +173,15 @@ fn words_of(schema: &Value) -> BTreeSet<String> {
 #[test]
 fn every_field_is_documented_where_users_look_for_it() {
     let source = Path::new(support::ROOT);
-    let tables = fs::read_to_string(source.join("src/config/mod.rs")).unwrap();
     let page = fs::read_to_string(source.join("docs/configuration.md")).unwrap();
-    for schema in [made_of::<types::File>(), made_of::<types::Policy>()] {
-        for name in names_of(&schema["properties"]) {
-            let row = match &*name {
-                "policy" => "//! | `[[policy]]` |".to_owned(),
-                name => format!("//! | `{name}` |"),
-            };
-            assert!(tables.contains(&row), "{row}");
-            assert!(
-                page.contains(&name),
-                "docs/configuration.md says nothing of {name}"
-            );
-        }
+    let file = names_of(&made_of::<types::File>()["properties"]);
+    let policy = names_of(&made_of::<types::Policy>()["properties"]);
+    let rows = policy.iter().map(|name| format!("\n| `{name}` |"));
+    for text in file.iter().cloned().chain(rows) {
+        assert!(
+            page.contains(&text),
+            "docs/configuration.md says nothing of {text}"
+        );
     }
 }
 

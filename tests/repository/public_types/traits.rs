@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::routing::Route as AxumRoute;
 use bytes::Bytes;
 use http_body_util::Full;
-use tower_throttle::config::UserId;
+use tower_throttle::UserId;
 use tower_throttle::store::{Acquire, Action, Algorithm, Ask, LeaseId, Reading, State, Wait};
 use tower_throttle::store::{Answer, Check, Decisions, DenyCache, PolicyId, Receipt};
 use tower_throttle::{
