@@ -123,7 +123,7 @@ pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
 pub use self::limiter::{
     AccessList, Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules,
 };
-pub use self::mode::Mode;
+pub use self::mode::{Mode, Percent};
 pub use self::observer::{
     BreakerState, ChangeEvent, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
 };

@@ -1,10 +1,12 @@
-//! `Mode`: whether a policy is enforced, only counts, or is off. `AtomicMode`: one that can be
-//! changed while others read it.
+//! `Mode`: whether a policy is enforced, only counts, or is off. `Percent`: for which share of the
+//! subjects it is enforced. `AtomicMode`: both, to be changed while others read them.
 
+use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::ConfigError;
+use crate::key::Subject;
 use crate::labels::{labels, shown_as_labels};
 
 /// Whether a policy is enforced, only counts, or is off.
@@ -57,19 +59,147 @@ impl FromStr for Mode {
     }
 }
 
-/// A mode that can be changed while others read it. Each request reads it once.
-pub(crate) struct AtomicMode(AtomicU8);
+/// A share of the subjects, in whole percent: see [`Policy::enforce_for`](crate::Policy::enforce_for).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Percent(u8);
+
+impl Percent {
+    /// All subjects.
+    pub const ALL: Self = Self(100);
+
+    /// This share: 0 to 100.
+    ///
+    /// # Errors
+    ///
+    /// If it is more than 100.
+    pub fn new(percent: u8) -> Result<Self, ConfigError> {
+        match percent {
+            0..=100 => Ok(Self(percent)),
+            _ => Err(ConfigError::out_of_range(
+                "enforce",
+                percent,
+                "0 to 100 percent",
+            )),
+        }
+    }
+
+    /// The number: 0 to 100.
+    pub fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Whether a subject is in the share: the same subjects in every process, and the same ones and
+    /// others in every larger share.
+    fn includes(self, subject: Subject) -> bool {
+        // The hash is uniform. Its upper half as a fraction of all percent.
+        let place = (subject.to_u128() >> 64) * 100 >> 64;
+        place < u128::from(self.0)
+    }
+}
+
+/// As it is written in files: `5%`.
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+/// From the form that `Display` shows.
+impl FromStr for Percent {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let number = text
+            .strip_suffix('%')
+            .filter(|digits| !digits.starts_with('+'));
+        let number = number.and_then(|digits| digits.parse().ok());
+        let percent = number.and_then(|number| Self::new(number).ok());
+        percent.ok_or_else(|| {
+            ConfigError::out_of_range("enforce", format_args!("{text:?}"), "\"0%\" to \"100%\"")
+        })
+    }
+}
+
+/// A mode and a share that can be changed while others read them. Each request reads them once.
+pub(crate) struct AtomicMode {
+    mode: AtomicU8,
+    enforced_for: AtomicU8,
+}
 
 impl AtomicMode {
-    pub(crate) fn new(mode: Mode) -> Self {
-        Self(AtomicU8::new(mode as u8))
+    pub(crate) fn new(mode: Mode, enforced_for: Percent) -> Self {
+        Self {
+            mode: AtomicU8::new(mode as u8),
+            enforced_for: AtomicU8::new(enforced_for.0),
+        }
     }
 
     pub(crate) fn get(&self) -> Mode {
-        Mode::EACH[usize::from(self.0.load(Ordering::Relaxed))]
+        Mode::EACH[usize::from(self.mode.load(Ordering::Relaxed))]
     }
 
     pub(crate) fn set(&self, mode: Mode) {
-        self.0.store(mode as u8, Ordering::Relaxed);
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn enforced_for(&self) -> Percent {
+        Percent(self.enforced_for.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn enforce_for(&self, share: Percent) {
+        self.enforced_for.store(share.0, Ordering::Relaxed);
+    }
+
+    /// In place of `mode`, the mode for this subject.
+    #[inline]
+    pub(crate) fn of(&self, mode: Mode, subject: Subject) -> Mode {
+        match mode {
+            Mode::Enforce if !self.enforced_for().includes(subject) => Mode::Shadow,
+            mode => mode,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+
+    #[test]
+    fn a_share_grows_by_subjects_and_has_as_many_as_it_says() {
+        let subjects: Vec<_> = (0..10_000_u64)
+            .map(|number| Key::from(number).subject(None))
+            .collect();
+        let mut before = 0;
+        for percent in 0..=100 {
+            let share = Percent::new(percent).unwrap();
+            let is_in = |subject: &&Subject| share.includes(**subject);
+            let count = subjects.iter().filter(is_in).count();
+            let expected = 100 * usize::from(percent);
+            assert!(count.abs_diff(expected) < 300, "{share}: {count}");
+            let smaller = Percent(percent.saturating_sub(1));
+            let lost = subjects
+                .iter()
+                .filter(|subject| smaller.includes(**subject));
+            assert!(
+                lost.clone().all(|subject| share.includes(*subject)),
+                "{share}"
+            );
+            assert!(count >= before);
+            before = count;
+        }
+        assert_eq!(before, subjects.len());
+    }
+
+    #[test]
+    fn a_share_is_read_as_it_is_shown() {
+        for percent in 0..=100 {
+            let share = Percent::new(percent).unwrap();
+            assert_eq!(share.to_string().parse(), Ok(share));
+        }
+        for text in ["", "%", "5", "5 %", "-1%", "+5%", "101%", "0.5%", "5%%"] {
+            assert!(text.parse::<Percent>().is_err(), "{text}");
+        }
+        assert!(Percent::new(101).is_err());
     }
 }

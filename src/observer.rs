@@ -7,7 +7,7 @@ use crate::decision::{Decision, Outcome};
 use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::labels::{labels, shown_as_labels};
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 use crate::task::catch_panic;
 
 /// Learns what a limiter decides, and the state of its store: for metrics, logs, or whatever you
@@ -231,6 +231,16 @@ pub enum ChangeEvent {
         from: Option<Mode>,
         /// The mode now; `None` if the policy is gone.
         to: Option<Mode>,
+    },
+    /// A policy is enforced for another [share](crate::Policy::enforce_for) of the subjects.
+    #[non_exhaustive]
+    EnforcedFor {
+        /// The policy's name.
+        policy: String,
+        /// The share before.
+        from: Percent,
+        /// The share now.
+        to: Percent,
     },
     /// A list of clients was replaced by [`Limiter::set_denied`](crate::Limiter::set_denied) or
     /// [`Limiter::set_allowed`](crate::Limiter::set_allowed).

@@ -37,6 +37,7 @@ pub(super) const FIELDS: KnownNames = &[
     COUNT_GRPC_STATUS,
     SETTLE,
     "mode",
+    ENFORCE,
     "max_wait",
     "group",
     "penalty",
@@ -56,6 +57,8 @@ const OF_REQUESTS: KnownNames = &[
     "max_wait",
     "on_missing_key",
 ];
+
+const ENFORCE: &str = "enforce";
 
 const LOCAL_FIELDS: KnownNames = &["local"];
 
@@ -91,6 +94,11 @@ pub(super) fn read(
     if let Some(field) = fields.get("mode") {
         let modes = Mode::ALL.iter().map(|mode| (mode.as_str(), *mode));
         policy = policy.mode(field.choice(&modes.collect::<Vec<_>>())?);
+    }
+    if let Some(field) = fields.get(ENFORCE) {
+        let expected = "a share of the keys, \"0%\" to \"100%\"";
+        let share = field.text(expected)?.parse();
+        policy = policy.enforce_for(share.map_err(|_: ConfigError| field.expected(expected))?);
     }
     if let Some(field) = fields.get("max_wait") {
         policy = policy.max_wait(units::time(&field)?);

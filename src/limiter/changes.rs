@@ -1,6 +1,6 @@
 //! Changes of a limiter, told to the log and the observers in their order.
 
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 use crate::notifications::Notifications;
 use crate::observer::{ChangeEvent, Observer, Observers};
 use crate::task::catch_panic;
@@ -53,6 +53,9 @@ fn log(event: &ChangeEvent) {
                 trace::info!(policy = %policy, from = %from, to = %to, "policy mode changed");
             }
         }
+        ChangeEvent::EnforcedFor { policy, from, to } => {
+            trace::info!(policy = %policy, from = %from, to = %to, "share of a policy changed");
+        }
         ChangeEvent::AccessList { list, from, to } => {
             trace::info!(list = *list, from = *from, to = *to, "access list replaced");
         }
@@ -64,6 +67,15 @@ fn log(event: &ChangeEvent) {
 /// A policy whose mode is, or was, this one.
 pub(super) fn mode_change(policy: &str, from: Option<Mode>, to: Option<Mode>) -> ChangeEvent {
     ChangeEvent::PolicyMode {
+        policy: policy.to_owned(),
+        from,
+        to,
+    }
+}
+
+/// A policy that is enforced for another share.
+pub(super) fn share_change(policy: &str, from: Percent, to: Percent) -> ChangeEvent {
+    ChangeEvent::EnforcedFor {
         policy: policy.to_owned(),
         from,
         to,

@@ -14,7 +14,7 @@ use super::Limiter;
 use super::access_list::AccessList;
 use super::rules::Rules;
 use crate::error::{CheckError, ConfigError};
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 use crate::observer::{BreakerState, ChangeEvent};
 use crate::policy::CompiledPolicy;
 use crate::request::KeyKind;
@@ -33,7 +33,8 @@ impl Limiter {
     /// or [`reset`](Self::reset) the keys that should go on at once.
     ///
     /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy's own mode
-    /// differs from what it was before. Lists do not stay: those of the new rules replace what
+    /// differs from what it was before; so does a share that was set by
+    /// [`set_enforced_for`](Self::set_enforced_for). Lists do not stay: those of the new rules replace what
     /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have set.
     ///
     /// # Errors
@@ -66,6 +67,16 @@ impl Limiter {
     /// When there is no policy of this name.
     pub fn set_mode(&self, policy: &str, mode: Mode) -> Result<(), CheckError> {
         self.0.rules.set_mode(policy, mode)
+    }
+
+    /// Changes the share of the subjects for whom a policy is [enforced](crate::Policy::enforce_for),
+    /// from the next request on.
+    ///
+    /// # Errors
+    ///
+    /// When there is no policy of this name.
+    pub fn set_enforced_for(&self, policy: &str, share: Percent) -> Result<(), CheckError> {
+        self.0.rules.set_enforced_for(policy, share)
     }
 
     /// Replaces the clients that are refused; see [`Rules::deny`].
@@ -226,6 +237,8 @@ pub struct PolicySummary {
     pub capacity: u64,
     /// The mode that it is in.
     pub mode: Mode,
+    /// The share of the subjects for whom it is [enforced](crate::Policy::enforce_for) in that mode.
+    pub enforced_for: Percent,
     /// What its keys are made of.
     pub key: KeyKind,
     /// The requests that it applies to, in words: `POST /login`. Empty if it applies to all.
@@ -276,6 +289,7 @@ impl PolicySummary {
             limit: policy.limit().to_string(),
             capacity: policy.capacity(),
             mode: policy.mode(),
+            enforced_for: policy.enforced_for(),
             key: policy.key_kind(),
             routes: policy.routes(),
             on_store_failure: policy.on_store_failure,

@@ -195,7 +195,7 @@ impl Limiter {
             let of = AppliedPolicy {
                 position,
                 subject: read.subject,
-                mode,
+                mode: policy.mode_for(read.subject, mode),
                 decided_by: DecidedBy::Store,
                 is_look: false,
             };
@@ -235,11 +235,12 @@ impl Limiter {
         for KeyedCost { policy, key, cost } in asked {
             let (position, policy) = rules.find(policy)?;
             let cost = cost.unwrap_or_else(|| policy.default_cost());
+            let subject = self.subject(key);
             // Read once: it may change at any time.
-            let mode = policy.mode();
+            let mode = policy.mode_for(subject, policy.mode());
             let mut of = AppliedPolicy {
                 position,
-                subject: self.subject(key),
+                subject,
                 mode,
                 decided_by: DecidedBy::Store,
                 is_look: cost == 0,

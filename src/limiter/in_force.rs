@@ -7,10 +7,10 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, Guard};
 
 use super::access_list::AccessList;
-use super::changes::{Changes, mode_change};
+use super::changes::{Changes, mode_change, share_change};
 use super::rules::{CompiledRules, Rules};
 use crate::error::{CheckError, ConfigError};
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 use crate::observer::{ChangeEvent, Observers};
 use crate::store::{Enforced, FailureMode};
 
@@ -66,6 +66,19 @@ impl RulesInForce {
             if before != mode {
                 ready.set_mode(mode);
                 changes.push(mode_change(policy, Some(before), Some(mode)));
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn set_enforced_for(&self, policy: &str, share: Percent) -> Result<(), CheckError> {
+        self.change(|changes| {
+            let rules = self.load();
+            let ready = rules.named(policy)?;
+            let before = ready.enforced_for();
+            if before != share {
+                ready.enforce_for(share);
+                changes.push(share_change(policy, before, share));
             }
             Ok(())
         })

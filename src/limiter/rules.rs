@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access_list::AccessList;
-use super::changes::{Changes, mode_change};
+use super::changes::{Changes, mode_change, share_change};
 use crate::error::{CheckError, ConfigError};
 use crate::key::{Key, KeyHasher, Subject};
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 use crate::observer::RefusalReason;
 use crate::policy::{CompiledPolicy, Policy, RateSet, RejectReason};
 use crate::request::{RequestHead, RequestMatcher};
@@ -300,6 +300,8 @@ impl CompiledRules {
     /// Notes the modes of policies that differ from those of the rules before.
     pub(super) fn changes_since(&self, before: Option<&Self>, changes: &Changes) {
         let mode_in = |rules: Option<&Self>, name: &str| Some(rules?.named(name).ok()?.mode());
+        let share_in =
+            |rules: Option<&Self>, name: &str| Some(rules?.named(name).ok()?.enforced_for());
         let gone = before.into_iter().flat_map(|before| before.policies.iter());
         let gone = gone.filter(|policy| self.named(policy.id.name()).is_err());
         for policy in gone.chain(self.policies.iter()) {
@@ -307,6 +309,11 @@ impl CompiledRules {
             let (from, to) = (mode_in(before, name), mode_in(Some(self), name));
             if from != to {
                 changes.push(mode_change(name, from, to));
+            }
+            // A new policy is enforced for all until it is told otherwise.
+            let (from, to) = (share_in(before, name), share_in(Some(self), name));
+            if let Some(to) = to.filter(|to| *to != from.unwrap_or(Percent::ALL)) {
+                changes.push(share_change(name, from.unwrap_or(Percent::ALL), to));
             }
         }
     }

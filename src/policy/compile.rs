@@ -76,7 +76,7 @@ impl Policy {
             wait,
             penalty,
             on_store_failure: self.on_store_failure.unwrap_or(otherwise).valid()?,
-            mode: AtomicMode::new(self.mode),
+            mode: AtomicMode::new(self.mode, self.enforce_for),
             mistakes: Mistakes::default(),
             timeout,
             policy: self,

@@ -11,7 +11,7 @@ use crate::algorithm::{Action, Algorithm, Penalty, Wait};
 use crate::decision::Decision;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
-use crate::mode::{AtomicMode, Mode};
+use crate::mode::{AtomicMode, Mode, Percent};
 use crate::response::{BodyEnd, ResponseHead};
 #[cfg(feature = "redis")]
 use crate::store::RecordId;
@@ -96,10 +96,28 @@ impl CompiledPolicy {
         self.mode.set(mode);
     }
 
+    /// In place of `mode`, which was read before, the mode for this subject.
+    #[inline]
+    pub(crate) fn mode_for(&self, subject: Subject, mode: Mode) -> Mode {
+        self.mode.of(mode, subject)
+    }
+
+    /// The share of the subjects for whom it is enforced.
+    pub(crate) fn enforced_for(&self) -> Percent {
+        self.mode.enforced_for()
+    }
+
+    pub(crate) fn enforce_for(&self, share: Percent) {
+        self.mode.enforce_for(share);
+    }
+
     /// Takes the place of a policy of the same name, whose mode may have been set since.
     pub(crate) fn succeed(&self, before: &Self) {
         if self.policy.mode == before.policy.mode {
             self.set_mode(before.mode());
+        }
+        if self.policy.enforce_for == before.policy.enforce_for {
+            self.enforce_for(before.enforced_for());
         }
         self.mistakes.succeed(&before.mistakes);
     }

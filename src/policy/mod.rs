@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::algorithm::Penalty;
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 use crate::request::{CostExtractor, Everybody, KeyExtractor, RequestHead, RequestMatcher};
 use crate::response::{BodyEnd, Ending, ResponseHead};
 use crate::store::{FailureMode, Prefetch};
@@ -52,6 +52,7 @@ pub struct Policy {
     settle: Option<Settle>,
     prefetch: Option<Prefetch>,
     mode: Mode,
+    enforce_for: Percent,
     shows_subject: bool,
 }
 
@@ -124,6 +125,7 @@ impl Policy {
             settle: None,
             prefetch: None,
             mode: Mode::default(),
+            enforce_for: Percent::ALL,
             shows_subject: false,
         }
     }
@@ -489,6 +491,31 @@ impl Policy {
     #[must_use]
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// Enforces the policy for a share of the subjects only, while all others are in
+    /// [shadow](Mode::Shadow): a limit can be introduced step by step.
+    /// [`Limiter::set_enforced_for`](crate::Limiter::set_enforced_for) changes the share at run time.
+    ///
+    /// The hash of a subject decides. So it is the same subjects in every process, and a larger share
+    /// has those of a smaller one and others. All subjects are counted. The share applies as long as
+    /// the policy's [`mode`](Self::mode) is [`Mode::Enforce`].
+    ///
+    /// Requests with the same key are enforced together: a policy without a key of its own, for
+    /// everybody, is enforced for all or for nobody.
+    ///
+    /// ```
+    /// use tower_throttle::{Header, Limit, MINUTE, Percent, Policy};
+    ///
+    /// let trial = Policy::new("trial", Limit::gcra(100, MINUTE))
+    ///     .by(Header::new("x-api-key"))
+    ///     .enforce_for(Percent::new(5)?);
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn enforce_for(mut self, share: Percent) -> Self {
+        self.enforce_for = share;
         self
     }
 

@@ -246,6 +246,20 @@ fn grpc_statuses_that_count_are_one_or_a_list() {
 }
 
 #[test]
+fn a_share_for_which_a_policy_is_enforced_is_in_whole_percent() {
+    for share in ["0%", "5%", "100%"] {
+        is_taken(&format!("enforce = \"{share}\""));
+    }
+    let expected = "expected a share of the keys, \"0%\" to \"100%\"";
+    for (given, text) in [("5", "5"), ("\"5\"", "\"5\""), ("\"101%\"", "\"101%\"")] {
+        assert_eq!(
+            refusal_of(&format!("enforce = {given}")),
+            format!("line 4: policy \"client\": enforce: got {text}, {expected}")
+        );
+    }
+}
+
+#[test]
 fn a_meter_settles_alone_and_by_a_name_that_is_not_empty() {
     is_taken("settle = \"meter\"");
     is_taken("settle = \"meter:cents\"");

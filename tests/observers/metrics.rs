@@ -14,7 +14,7 @@ use tower::{Layer, Service, service_fn};
 use tower_throttle::{
     AccessList, AlwaysAllow, BreakerState, ClientAddr, FailureMode, HOUR, Header, HeaderCost,
     Limit, Limiter, MINUTE, ManualClock, MemoryStore, Metrics, Mode, Observer, OnMissingKey, Peer,
-    Policy, Prefetch, RateLimitLayer, Rules, StoreErrorKind,
+    Percent, Policy, Prefetch, RateLimitLayer, Rules, StoreErrorKind,
 };
 
 use support::http_store::{TestStore, Trip};
@@ -384,6 +384,7 @@ fn keys_in_memory_are_read_when_they_are_asked_for() {
 
 const ENABLED: &str = "tower_throttle_enabled";
 const POLICY_MODE: &str = "tower_throttle_policy_mode";
+const POLICY_ENFORCED: &str = "tower_throttle_policy_enforced_ratio";
 
 /// The modes that are shown for a policy.
 fn modes_of(scrape: &Scrape, policy: &str) -> Vec<&'static str> {
@@ -411,6 +412,13 @@ fn gauges_show_the_switch_and_each_policys_mode_from_the_start() {
         assert_eq!(now().value(ENABLED, &[]), Some(1.0));
         assert_eq!(modes_of(&now(), "api"), ["enforce"]);
         assert_eq!(modes_of(&now(), "trial"), ["shadow"]);
+
+        let enforced = || now().value(POLICY_ENFORCED, &[("policy", "api")]);
+        assert_eq!(enforced(), Some(1.0));
+        limiter
+            .set_enforced_for("api", Percent::new(5).unwrap())
+            .unwrap();
+        assert_eq!(enforced(), Some(0.05));
 
         limiter.turn_off();
         limiter.set_mode("api", Mode::Off).unwrap();

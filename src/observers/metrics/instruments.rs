@@ -8,7 +8,7 @@ use ::metrics::{
 };
 
 use crate::error::StoreErrorKind;
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 use crate::observer::{BreakerState, DecisionEvent, DecisionResult, RefusalReason};
 
 const DECISIONS: &str = "tower_throttle_decisions_total";
@@ -22,6 +22,7 @@ const STORE_FAILURES: &str = "tower_throttle_store_failures_total";
 const BREAKER: &str = "tower_throttle_breaker_state";
 const ENABLED: &str = "tower_throttle_enabled";
 const POLICY_MODE: &str = "tower_throttle_policy_mode";
+const POLICY_ENFORCED: &str = "tower_throttle_policy_enforced_ratio";
 const CONFIG_SUCCESSFUL: &str = "tower_throttle_config_last_reload_successful";
 const CONFIG_SUCCESS_TIME: &str = "tower_throttle_config_last_reload_success_timestamp_seconds";
 #[cfg(feature = "memory")]
@@ -38,6 +39,7 @@ pub(super) struct OfPolicy {
     delay: Histogram,
     /// One gauge for each mode.
     modes: [Gauge; Mode::EACH.len()],
+    enforced: Gauge,
 }
 
 impl OfPolicy {
@@ -47,7 +49,10 @@ impl OfPolicy {
             |result: DecisionResult| counter!(DECISIONS, and(&labels, "result", result.as_str()));
         let of_kind =
             |kind: StoreErrorKind| counter!(UNANSWERED, and(&labels, "kind", kind.as_str()));
+        let enforced = gauge!(POLICY_ENFORCED, labels.clone());
+        enforced.set(1.0);
         Self {
+            enforced,
             decisions: DecisionResult::EACH.map(of_result),
             prefetched: counter!(PREFETCHED, labels.clone()),
             unanswered: StoreErrorKind::EACH.map(of_kind),
@@ -77,6 +82,10 @@ impl OfPolicy {
         for (each, gauge) in Mode::EACH.into_iter().zip(&self.modes) {
             gauge.set(flag(mode == Some(each)));
         }
+    }
+
+    pub(super) fn set_enforced_for(&self, share: Percent) {
+        self.enforced.set(f64::from(share.get()) / 100.0);
     }
 
     pub(super) fn refusals(&self, mode: Mode) -> &OfRefusals {

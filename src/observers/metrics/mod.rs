@@ -60,6 +60,7 @@ mod instruments;
 /// | `tower_throttle_breaker_state` | `state` | 1 for the [state](BreakerState) of the circuit breaker, 0 for the others |
 /// | `tower_throttle_enabled` | | 1 while requests are limited, 0 while limiting is [turned off](crate::Limiter::turn_off) |
 /// | `tower_throttle_policy_mode` | `policy`, `mode` | 1 for the [mode](crate::Mode) that the policy is in, 0 for the others |
+/// | `tower_throttle_policy_enforced_ratio` | `policy` | the share of the subjects for whom the policy is [enforced](crate::Policy::enforce_for) in the mode `enforce`: 0 to 1 |
 /// | `tower_throttle_config_last_reload_successful` | | 1 if the configuration file was accepted when it was last read, 0 if it was refused |
 /// | `tower_throttle_config_last_reload_success_timestamp_seconds` | | when a file was last accepted, in seconds since the Unix epoch |
 /// | `tower_throttle_memory_keys` | | keys in the memory store that is [watched](Self::watch_memory) |
@@ -172,6 +173,9 @@ impl Observer for Metrics {
             ChangeEvent::Switched { is_on } => shared.enabled.set(instruments::flag(*is_on)),
             ChangeEvent::PolicyMode { policy, to, .. } => {
                 shared.with_policy(policy, |policy| policy.set_mode(*to));
+            }
+            ChangeEvent::EnforcedFor { policy, to, .. } => {
+                shared.with_policy(policy, |policy| policy.set_enforced_for(*to));
             }
             ChangeEvent::ConfigRead { error } => {
                 instruments::record_config_read(&shared.labels, error.is_none());

@@ -3,6 +3,7 @@
 #![cfg(feature = "memory")]
 
 mod access;
+mod enforce_for;
 mod exempt;
 mod modes;
 mod nothing;

@@ -136,6 +136,10 @@ pub(super) struct Policy {
     settle: Option<String>,
     /// "shadow" counts and never denies, "off" does nothing; "enforce" unless said.
     mode: Option<Mode>,
+    /// The share of the keys for which the policy is enforced, as "5%"; it is in shadow for the others.
+    /// All unless said.
+    #[schemars(regex(pattern = r"^(100|[0-9]{1,2})%$"))]
+    enforce: Option<String>,
     /// gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long,
     /// 1 ms to 24 h, instead of being denied.
     max_wait: Option<Time>,
