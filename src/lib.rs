@@ -121,7 +121,7 @@ pub use self::http::{
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
 pub use self::limiter::{
-    AccessList, Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules,
+    AccessList, Charging, Denied, Limiter, LimiterBuilder, Meter, Permit, PolicySummary, Rules,
 };
 pub use self::mode::{Mode, Percent};
 pub use self::observer::{
@@ -137,7 +137,7 @@ pub use self::request::{
     AddressExtractor, CostError, CostExtractor, Everybody, KeyError, KeyExtractor, KeyKind,
     NoRequest, RequestHead, RequestMatcher, extractor,
 };
-pub use self::response::{BodyEnd, Ending, Meter, ResponseHead};
+pub use self::response::{BodyEnd, Ending, ResponseHead};
 pub use self::store::failover::Outage;
 #[cfg(any(test, feature = "test-util"))]
 pub use self::store::fixed::{AlwaysAllow, AlwaysDeny};

@@ -92,7 +92,7 @@ impl Percent {
     /// others in every larger share.
     fn includes(self, subject: Subject) -> bool {
         // The hash is uniform. Its upper half as a fraction of all percent.
-        let place = (subject.to_u128() >> 64) * 100 >> 64;
+        let place = ((subject.to_u128() >> 64) * 100) >> 64;
         place < u128::from(self.0)
     }
 }

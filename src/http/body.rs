@@ -32,12 +32,12 @@ pin_project! {
         body: Either<B>,
         // Declared after the body: a dropped body has stopped before anybody else can have what it
         // held, and its meter counts no more.
-        held: Option<Held>,
+        held: Option<UntilEnd>,
     }
 }
 
 /// What has to end with a body. Dropping it ends it.
-pub(crate) struct Held {
+pub(crate) struct UntilEnd {
     charges: Box<Charges>,
     /// How many bytes are still to come, where that is known.
     left: Option<u64>,
@@ -45,9 +45,9 @@ pub(crate) struct Held {
     has_told_end: AtomicBool,
 }
 
-impl Held {
+impl UntilEnd {
     /// `length`: how many bytes the body has, as far as the response's head tells.
-    pub(crate) fn until_end(charges: Box<Charges>, length: Option<u64>) -> Self {
+    pub(crate) fn new(charges: Box<Charges>, length: Option<u64>) -> Self {
         Self {
             charges,
             left: length,
@@ -66,7 +66,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for UntilEnd {
     fn drop(&mut self) {
         // A server that has sent as many bytes as it has announced does not ask for more.
         let is_complete = self.left == Some(0) || *self.has_told_end.get_mut();
@@ -95,7 +95,7 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn inner(body: B, held: Option<Held>) -> Self {
+    pub(crate) fn inner(body: B, held: Option<UntilEnd>) -> Self {
         Self {
             body: Either::Inner { body },
             held,

@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::request::Parts;
 
 use crate::decision::{Decision, Verdict};
-use crate::response::Meter;
+use crate::limiter::Meter;
 
 /// All that was decided about the request, which may be nothing. Answers with 500 when no layer
 /// [exposes decisions](crate::RateLimitLayer::expose_decisions).

@@ -7,14 +7,16 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use super::budget::Budget;
 use super::giving_back::{Step, Steps};
 use super::leases::Lease;
+use super::meter::Meter;
 use super::quota::Quota;
 use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::policy::CompiledPolicy;
-use crate::response::{KeptHead, Meter};
+use crate::response::KeptHead;
 use crate::store::{Answer, Check, Store as _};
 
 /// What a request was charged. Dropping it gives back what its phase says, without waiting for the
@@ -29,7 +31,7 @@ pub(crate) struct Charges {
     /// runtime.
     runtime: Option<Handle>,
     /// What the end of the response settles by.
-    pub(super) meter: Option<Meter>,
+    pub(super) meter: Option<(Meter, Arc<Budget>)>,
     /// The response, until its end has settled the cost.
     pub(super) head: Option<KeptHead>,
 }

@@ -3,15 +3,18 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use smallvec::SmallVec;
 
+use super::budget::Budget;
 use super::charge::Charges;
 use super::giving_back::{Step, Steps};
+use super::meter::Meter;
 use crate::algorithm::Action;
 use crate::policy::CompiledPolicy;
-use crate::response::{Ending, KeptHead, Meter, ResponseHead};
+use crate::response::{Ending, KeptHead, ResponseHead};
 
 /// What each charge has really cost, as far as it is known.
 type ActualCosts = SmallVec<[Option<u64>; 2]>;
@@ -23,9 +26,13 @@ impl Charges {
         charges.any(|charge| charge.quota.policy.settles_at_end())
     }
 
-    /// Sets what counts for the request until its end.
+    /// Sets what counts for the request until its end, and may charge for it until then.
     pub(crate) fn meter_by(&mut self, meter: Meter) {
-        self.meter = Some(meter);
+        let charges = self.charges.iter();
+        let charged = charges.map(|charge| (charge.quota.clone(), charge.cost));
+        let budget = Arc::new(Budget::new(self.limiter.clone(), charged));
+        meter.add_budget(Arc::clone(&budget));
+        self.meter = Some((meter, budget));
     }
 
     /// Settles what the head of the response says, and keeps it if its end has a say.
@@ -47,10 +54,15 @@ impl Charges {
         let Some(head) = self.head.take() else {
             return;
         };
-        let meter = self.meter.take().unwrap_or_default();
+        let Some((meter, budget)) = self.meter.take() else {
+            return;
+        };
         let actual = self.actual(|policy, charged| {
             policy.cost_at_end(&head.end(how, trailers, &meter, charged))
         });
+        for (charge, taken) in self.charges.iter_mut().zip(budget.taken()) {
+            charge.cost = taken;
+        }
         self.settle_each(&actual);
     }
 

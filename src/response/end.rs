@@ -1,8 +1,9 @@
 //! `BodyEnd`: what a policy reads of the end of a response to settle the cost.
 
+use std::fmt;
+
 use http::{Extensions, HeaderMap, StatusCode};
 
-use super::meter::Meter;
 use super::{ResponseHead, grpc_status};
 
 /// How the body of a response ended, borrowed: all that the cost can depend on when a policy
@@ -18,11 +19,11 @@ pub struct BodyEnd<'a> {
     pub trailers: Option<&'a HeaderMap>,
     /// The response's extensions, as they were when its head was sent.
     pub extensions: &'a Extensions,
-    /// What the request's [`Meter`] has counted; `None` if nobody has added to it.
+    /// What the request's [`Meter`](crate::Meter) has counted; `None` if nobody has added to it.
     pub metered: Option<u64>,
     /// The permits that were charged when the request arrived.
     pub charged: u64,
-    meter: &'a Meter,
+    meter: &'a dyn Metered,
     grpc_status: Option<u32>,
 }
 
@@ -38,11 +39,27 @@ pub enum Ending {
     Dropped,
 }
 
+/// What a meter has counted, of the unit of this name or of its own.
+pub(crate) trait Metered: fmt::Debug + Send + Sync {
+    fn total_of(&self, name: Option<&str>) -> Option<u64>;
+}
+
 /// What is kept of a response until its body has ended.
 pub(crate) struct KeptHead {
     status: StatusCode,
     extensions: Extensions,
     grpc_status: Option<u32>,
+}
+
+/// Before there is a response.
+impl Default for KeptHead {
+    fn default() -> Self {
+        Self {
+            status: StatusCode::OK,
+            extensions: Extensions::new(),
+            grpc_status: None,
+        }
+    }
 }
 
 impl KeptHead {
@@ -58,7 +75,7 @@ impl KeptHead {
         &'a self,
         how: Ending,
         trailers: Option<&'a HeaderMap>,
-        meter: &'a Meter,
+        meter: &'a dyn Metered,
         charged: u64,
     ) -> BodyEnd<'a> {
         BodyEnd {
@@ -66,7 +83,7 @@ impl KeptHead {
             status: self.status,
             trailers,
             extensions: &self.extensions,
-            metered: meter.total(),
+            metered: meter.total_of(None),
             charged,
             meter,
             grpc_status: trailers.and_then(grpc_status).or(self.grpc_status),
@@ -82,7 +99,7 @@ impl BodyEnd<'_> {
         self.used_by(self.metered)
     }
 
-    /// The same by the [meter of this name](Meter::named).
+    /// The same by the [meter of this name](crate::Meter::named).
     pub fn used_of(&self, name: &str) -> u64 {
         self.used_by(self.metered_as(name))
     }
@@ -95,9 +112,9 @@ impl BodyEnd<'_> {
         }
     }
 
-    /// What the [meter of this name](Meter::named) has counted.
+    /// What the [meter of this name](crate::Meter::named) has counted.
     pub fn metered_as(&self, name: &str) -> Option<u64> {
-        self.meter.total_of(name)
+        self.meter.total_of(Some(name))
     }
 
     /// The gRPC status of the call, also of one that failed in the stream of its answer. `None` if the

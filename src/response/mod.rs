@@ -3,11 +3,9 @@
 use http::{Extensions, HeaderMap, Response, StatusCode};
 
 mod end;
-mod meter;
 
-pub(crate) use self::end::KeptHead;
 pub use self::end::{BodyEnd, Ending};
-pub use self::meter::Meter;
+pub(crate) use self::end::{KeptHead, Metered};
 
 /// The head of a response, borrowed: all that the cost can depend on.
 #[derive(Clone, Copy, Debug)]

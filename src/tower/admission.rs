@@ -11,13 +11,14 @@ use http::{Method, Request, Response, StatusCode};
 
 use crate::decision::Verdict;
 use crate::http::{
-    BodyKind, Held, OnRejection, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
+    BodyKind, OnRejection, QuotaFields, QuotaHeaders, Rejection, ResponseBody, UntilEnd,
+    is_preflight,
 };
 use crate::limiter::{
-    Conclusion, CountedBy, Delay, EarlyRejection, Limiter, PendingEvaluation, RequestCharges,
+    Conclusion, CountedBy, Delay, EarlyRejection, Limiter, Meter, PendingEvaluation, RequestCharges,
 };
 use crate::request::RequestHead;
-use crate::response::{Ending, Meter, ResponseHead};
+use crate::response::{Ending, ResponseHead};
 use crate::time::SystemClock;
 
 /// The settings that all services of a layer share.
@@ -162,7 +163,7 @@ impl Admitted {
         self.headers.tell_of_handler(&mut response, &SystemClock);
         self.fields.add_to(&mut response);
         let held = charges.filter(|charges| charges.has_leases() || charges.awaits_end());
-        let held = held.map(|charges| Held::until_end(charges, length_of(&response)));
+        let held = held.map(|charges| UntilEnd::new(charges, length_of(&response)));
         response.map(|body| match held {
             None => K::plain(body),
             held => K::holding(ResponseBody::inner(body, held)),

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tower_throttle::{Header, Key, Limit, MINUTE, Meter, Policy};
 
+mod charging;
 mod ends;
 mod panics;
 mod streams;

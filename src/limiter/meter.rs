@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::budget::Budget;
+use crate::response::Metered;
 
 /// Counts what a request uses while its response is produced: tokens, rows, bytes.
 ///
@@ -24,14 +27,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 ///     }))
 /// }
 /// ```
+///
+/// At the end of the body, what was counted is charged or given back, as far as it differs from the
+/// estimate. To charge while the stream runs, and to end it when the limit is used up, see
+/// [`charging`](Self::charging).
 #[derive(Clone, Default)]
 pub struct Meter {
     count: Arc<Count>,
-    /// The meters of the same request that have a name.
-    named: Arc<Mutex<Named>>,
+    shared: Arc<Mutex<OfRequest>>,
 }
 
-type Named = Vec<(Box<str>, Arc<Count>)>;
+/// What all meters of a request share.
+#[derive(Default)]
+struct OfRequest {
+    named: Vec<(Box<str>, Arc<Count>)>,
+    /// What each layer has charged for the request.
+    budgets: Vec<Arc<Budget>>,
+}
 
 /// One more than the sum; zero as long as nobody has added anything.
 #[derive(Default)]
@@ -57,26 +69,44 @@ impl Meter {
     /// in another.
     #[must_use]
     pub fn named(&self, name: &str) -> Self {
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = named.iter().find(|(known, _)| **known == *name);
+        let mut shared = self.shared();
+        let mut known = shared.named.iter();
+        let known = known.find(|(known, _)| **known == *name);
         let count = match known {
             Some((_, count)) => Arc::clone(count),
             None => {
                 let count = Arc::default();
-                named.push((name.into(), Arc::clone(&count)));
+                shared.named.push((name.into(), Arc::clone(&count)));
                 count
             }
         };
         Self {
             count,
-            named: Arc::clone(&self.named),
+            shared: Arc::clone(&self.shared),
         }
     }
 
-    /// What the meter of this name has counted.
-    pub(super) fn total_of(&self, name: &str) -> Option<u64> {
-        let named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, count) = named.iter().find(|(known, _)| **known == *name)?;
+    /// What the layers that the request has passed have charged for it.
+    pub(super) fn budgets(&self) -> Vec<Arc<Budget>> {
+        self.shared().budgets.clone()
+    }
+
+    pub(super) fn add_budget(&self, budget: Arc<Budget>) {
+        self.shared().budgets.push(budget);
+    }
+
+    fn shared(&self) -> MutexGuard<'_, OfRequest> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Metered for Meter {
+    fn total_of(&self, name: Option<&str>) -> Option<u64> {
+        let Some(name) = name else {
+            return self.total();
+        };
+        let shared = self.shared();
+        let (_, count) = shared.named.iter().find(|(known, _)| **known == *name)?;
         count.total()
     }
 }
@@ -117,7 +147,7 @@ mod tests {
         cents.named("cents").add(7);
         assert_eq!((meter.total(), cents.total()), (Some(5), Some(7)));
         assert_eq!(
-            (meter.total_of("cents"), meter.total_of("rows")),
+            (meter.total_of(Some("cents")), meter.total_of(Some("rows"))),
             (Some(7), None)
         );
         clone.add(u64::MAX);
