@@ -8,6 +8,7 @@
 //! | [`redis`] | how processes share limits: URLs, permissions, managed services |
 //! | [`failure_modes`] | what happens when Redis fails |
 //! | [`costs`] | requests that cost more than one permit; tiers and bans |
+//! | [`usage`] | tokens, money and budgets: a cost that is known when the response has ended |
 //! | [`waiting`] | how to delay requests, keep to the limit of another API, and limit what runs at the same time |
 //! | [`grpc`] | limits for tonic |
 //! | [`headers`] | what clients see |
@@ -45,6 +46,7 @@ macro_rules! links {
             "[redis.md]: crate::guide::redis\n",
             "[failure-modes.md]: crate::guide::failure_modes\n",
             "[costs.md]: crate::guide::costs\n",
+            "[usage.md]: crate::guide::usage\n",
             "[waiting.md]: crate::guide::waiting\n",
             "[grpc.md]: crate::guide::grpc\n",
             "[headers.md]: crate::guide::headers\n",
@@ -87,6 +89,10 @@ pub mod failure_modes {}
 #[doc = links!()]
 #[doc = include_str!("../docs/costs.md")]
 pub mod costs {}
+
+#[doc = links!()]
+#[doc = include_str!("../docs/usage.md")]
+pub mod usage {}
 
 #[doc = links!()]
 #[doc = include_str!("../docs/waiting.md")]
