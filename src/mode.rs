@@ -1,5 +1,5 @@
-//! `Mode`: whether a policy is enforced, only counts, or is off. `AtomicMode`: one that can be
-//! changed while others read it.
+//! `Mode`: whether a policy is enforced, only counts, or is off. `AtomicMode`: a mode that can
+//! change while other threads read it.
 
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,16 +16,15 @@ pub enum Mode {
     /// Requests beyond the limit are denied.
     #[default]
     Enforce,
-    /// Requests are counted as if the policy were enforced, but none is denied or delayed: it shows
-    /// what a limit would do. Observers are told, clients are not.
+    /// Requests are counted as if the policy were enforced, but none is denied or delayed. Use it
+    /// to see what a limit would do. Observers see its decisions, clients do not.
     ///
     /// A request that would have to wait, in a queue or by
     /// [`Policy::max_wait`](crate::Policy::max_wait), is reported as
-    /// [denied](crate::Outcome::ShadowDenied), and not counted: nobody waits for it when the policy
-    /// is enforced, and it causes no ban.
+    /// [denied](crate::Outcome::ShadowDenied) and is not counted. It causes no ban either.
     Shadow,
-    /// Nothing is counted and nothing is denied. The key is not read, either: a client that is
-    /// [refused](crate::Rules::deny) by its key passes if only policies that are off have such
+    /// Nothing is counted and nothing is denied. The policy does not read keys either. So a key
+    /// that is [on the deny list](crate::Rules::deny) is only refused if another policy reads such
     /// keys.
     Off,
 }
@@ -57,7 +56,7 @@ impl FromStr for Mode {
     }
 }
 
-/// A mode that can be changed while others read it. Each request reads it once.
+/// A mode that can change while other threads read it. Each request reads it once.
 pub(crate) struct AtomicMode(AtomicU8);
 
 impl AtomicMode {

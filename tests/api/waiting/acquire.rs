@@ -251,7 +251,7 @@ async fn a_limit_nobody_can_wait_for_is_refused_with_alternatives() {
         assert_eq!(refused.error(), Some(&expected));
         assert_eq!(
             refused.to_string(),
-            "policy \"api\": only a limit of gcra, token_bucket or leaky_bucket can be waited for"
+            "policy \"api\": waiting needs a limit of gcra, token_bucket or leaky_bucket"
         );
         assert_eq!(limiter.peek("api", "us").await.unwrap().remaining(), 1);
     }
