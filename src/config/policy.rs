@@ -135,7 +135,7 @@ fn of_requests(
     })
 }
 
-/// A policy that handlers ask, with keys of their own.
+/// A policy for handlers, which bring their own keys.
 fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileError> {
     let of_requests = OF_REQUESTS.iter().find_map(|name| fields.get(name));
     let by_header = || fields.get("cost").filter(|cost| cost.as_text().is_some());
@@ -223,7 +223,7 @@ fn status(field: &Field<'_>) -> Result<StatusCode, FileError> {
     status.ok_or_else(|| field.expected(expected))
 }
 
-/// Not 0: a call that succeeds usually says so in its trailers, which come too late.
+/// Not 0: a successful call usually sends its status in trailers, after its cost is settled.
 fn grpc_status(field: &Field<'_>) -> Result<u32, FileError> {
     let expected = "a gRPC status from 1 to 16, such as 16 for UNAUTHENTICATED, or a list of \
                     statuses";
