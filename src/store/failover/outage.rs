@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::StoreErrorKind;
 use crate::store::FailureMode;
 
-/// A time in which the store is left alone, because it failed too often: the
+/// A period in which the store is not asked, because it failed too often: the
 /// [circuit breaker](crate::BreakerState) is not closed, and the [failure modes](FailureMode) of the
 /// policies decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ use crate::store::FailureMode;
 pub struct Outage {
     /// How long it has lasted.
     pub duration: Duration,
-    /// Why the store was last left alone.
+    /// The failure that last opened the circuit breaker.
     pub reason: StoreErrorKind,
-    /// How many requests have passed since it began that were not counted under one of their
-    /// policies at least, as its failure mode is [`Allow`](FailureMode::Allow). Not those of policies
-    /// in shadow alone.
+    /// The number of requests that passed uncounted since it began: requests that at least one
+    /// enforced policy could not count and let pass, because its failure mode is
+    /// [`Allow`](FailureMode::Allow).
     pub uncounted: u64,
 }
 

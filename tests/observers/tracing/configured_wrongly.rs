@@ -129,7 +129,7 @@ async fn a_server_without_authentication_logs_no_password() {
 #[tokio::test]
 async fn a_configuration_that_becomes_wrong_is_reported() {
     for (change, advice) in [
-        ("-evalsha", "the server's user lacks a right"),
+        ("-evalsha", "the server's user lacks a permission"),
         (">another", "refuses the user or the password"),
     ] {
         let server = Server::start();

@@ -129,7 +129,7 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
         let told = told(&error);
         assert!(told.contains(&format!(":{}", node.port())), "{told}");
-        assert!(told.contains("lacks a right"), "{told}");
+        assert!(told.contains("lacks a permission"), "{told}");
         set_right(node, "+evalsha");
     }
 }

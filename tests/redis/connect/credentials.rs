@@ -227,7 +227,7 @@ async fn a_pool_has_credentials_of_its_own() {
     let builder = builder.credentials(RedisCredentials::new("app", "hunter2"));
     let error = builder.connect_lazy().unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Configuration);
-    assert!(told(&error).contains("of its own"), "{}", told(&error));
+    assert!(told(&error).contains("set them there"), "{}", told(&error));
 }
 
 #[test]

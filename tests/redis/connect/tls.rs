@@ -152,7 +152,7 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
         server.builder(),
         server.builder().ca_certificate(other.pem.as_str()),
     ] {
-        assert_refused(builder, "give ca_certificate").await;
+        assert_refused(builder, "set ca_certificate").await;
     }
 }
 
@@ -241,7 +241,7 @@ async fn a_server_is_known_by_the_name_in_its_certificate() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, CACHE, "no");
     let builder = || server.builder().ca_certificate(authority.pem.as_str());
-    assert_refused(builder(), "give one of them as tls_server_name").await;
+    assert_refused(builder(), "set tls_server_name").await;
     assert_refused(builder().tls_server_name("other.test"), "for other names").await;
     let store = builder().tls_server_name(CACHE).connect().await;
     assert_counts(store.unwrap()).await;
@@ -293,7 +293,7 @@ async fn sentinels_and_masters_are_known_by_their_certificates_name() {
 async fn any_certificate_is_accepted_only_on_dangerous_request() {
     let files = Files::self_signed("somebody.else");
     let server = TlsServer::over(files, &["--tls-auth-clients", "no"]);
-    assert_refused(server.builder(), "give ca_certificate").await;
+    assert_refused(server.builder(), "set ca_certificate").await;
     let store = server
         .builder()
         .danger_accept_invalid_certs()

@@ -33,7 +33,7 @@ pub(in crate::store::redis) struct Sentinels {
 impl Address {
     /// # Errors
     ///
-    /// Says what would be right. The URL may contain a password, so it never appears in an error.
+    /// Names the expected form. The URL may contain a password, so it never appears in an error.
     pub(in crate::store::redis) fn parse(url: &str) -> Result<Self, String> {
         Self::read(url)
             .map_err(|why| format!("the store's URL cannot be used ({why}), expected {EXPECTED}"))

@@ -175,7 +175,7 @@ fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
 #[test]
 fn documented_rights_are_those_that_the_scripts_need() {
     let (_, rights) = include_str!("../../../mod.rs")
-        .split_once("its user needs\n///\n/// ```text\n/// ~{prefix}:* +eval +evalsha ")
+        .split_once("the store's user needs\n///\n/// ```text\n/// ~{prefix}:* +eval +evalsha ")
         .unwrap();
     let (rights, _) = rights.split_once("```").unwrap();
     let mut documented: Vec<_> = rights
