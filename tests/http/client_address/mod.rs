@@ -291,8 +291,8 @@ fn to_trust_every_address_is_refused_unless_the_proxies_are_counted() {
             assert_eq!(
                 trusting.validate().unwrap_err().to_string(),
                 format!(
-                    "trusted_proxies: got {named:?}: if every address is a proxy's, clients choose \
-                     whose quota they use; list the proxies' addresses, or count the proxies with \
+                    "trusted_proxies: got {named:?}: if all addresses are trusted, clients choose \
+                     their own address; list the proxies' addresses, or count the proxies with \
                      trusted_hops"
                 )
             );
