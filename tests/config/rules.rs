@@ -117,8 +117,8 @@ fn a_listed_address_taken_for_a_proxy_is_refused_in_its_line() {
             assert_eq!(
                 refusal(&file(&lists, "everybody")),
                 format!(
-                    "line 5: {list}: got {range:?}: lies within the trusted proxies, so it is \
-                     never a client's"
+                    "line 5: {list}: got {range:?}: lies within the trusted proxies, so no client \
+                     can have it"
                 )
             );
             read(&file(&format!("{lists}\ntrusted_hops = 1"), "everybody"));

@@ -252,7 +252,7 @@ async fn over_redis_an_outage_and_denials_are_counted_apart() {
     let log = example.log();
     for text in [
         "let through uncounted",
-        "refused for lack of an answer",
+        "denied because the store failed",
         "the circuit is open",
         "\"login\" denies all requests",
     ] {
