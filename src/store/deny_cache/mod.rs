@@ -1,5 +1,5 @@
-//! The deny cache answers for subjects that are known to be denied. It is a `Store` around a store
-//! that takes a round trip.
+//! The deny cache: a `Store` around a store with round trips that answers for subjects that are known
+//! to be denied.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! `Outage`: what is known of a time in which the store is left alone. `Consequences`: what it
-//! means for the policies in force, in words for the log.
+//! `Outage`: a period in which the store is not asked. `Consequences`: what the policies decide then, in
+//! words for the log.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) trait Enforced: Send + Sync {
     fn failure_modes(&self) -> Vec<(String, FailureMode)>;
 }
 
-/// What becomes of the policies without the store:
+/// What the policies decide without the store:
 /// `policies "a", "b" are NOT enforced, policy "c" denies all requests`.
 pub(crate) struct Consequences(pub(crate) Vec<(String, FailureMode)>);
 

@@ -207,7 +207,7 @@ mod tests {
     const INSTANT: Duration = Duration::from_millis(1);
 
     /// A connection that has just answered.
-    fn heard() -> Health {
+    fn answered() -> Health {
         let health = Health::new(INSTANT);
         health.asked().answered();
         health
@@ -215,7 +215,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_unanswered_questions_over_half_a_second_make_a_server_silent() {
-        let health = heard();
+        let health = answered();
         let [first, second, third] = [(); 3].map(|()| health.asked());
         advance(DOWN_AFTER).await;
         drop((first, second));
@@ -226,7 +226,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_silence_begins_with_the_first_question_that_was_given_up() {
-        let health = heard();
+        let health = answered();
         advance(DOWN_AFTER).await;
         for _ in 0..MOST_UNANSWERED {
             drop(health.asked());
@@ -239,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_counts_also_for_questions_given_up_that_were_asked_before() {
-        let health = heard();
+        let health = answered();
         let earlier = [(); MOST_UNANSWERED as usize].map(|()| health.asked());
         advance(DOWN_AFTER).await;
         health.asked().answered();
@@ -250,7 +250,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_dead_after_one_unanswered_question_if_its_server_is_not_silent()
     {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         assert!(health.is_idle());
         let asked = health.asked();
@@ -264,7 +264,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_one_is_dead_once_three_have_gone_away() {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         let is_dead = [(); MOST_UNANSWERED as usize].map(|()| {
             drop(health.asked());
@@ -276,7 +276,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_has_answered_somebody_else_meanwhile_is_alive() {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         let asked = health.asked();
         advance(HASTY).await;
@@ -287,7 +287,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_late_once_two_trips_have_brought_no_answer() {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         assert!(!health.is_late(), "nobody has asked");
         let asked = health.asked();

@@ -100,7 +100,7 @@ impl Masters {
             let named = match self.ask(&self.sentinels[place], patience).await {
                 Ok(named) => named,
                 Err(error) => {
-                    of_sentinels = telling(of_sentinels, error);
+                    of_sentinels = more_helpful(of_sentinels, error);
                     continue;
                 }
             };
@@ -112,7 +112,7 @@ impl Masters {
                     self.first.store(place, Ordering::Relaxed);
                     return Ok((made, named));
                 }
-                Err(error) => of_servers = telling(of_servers, error.of_server(&named)),
+                Err(error) => of_servers = more_helpful(of_servers, error.of_server(&named)),
             }
             tried.push(named);
         }
@@ -178,7 +178,7 @@ impl fmt::Display for Masters {
 
 /// The more helpful of two errors: that a server cannot be reached is reported only if there is no
 /// other error.
-fn telling(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
+fn more_helpful(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
     let is_time_out = |error: &StoreError| error.kind() == StoreErrorKind::Unreachable;
     match before {
         Some(before) if !is_time_out(&before) || is_time_out(&now) => Some(before),
