@@ -16,7 +16,7 @@ impl<T: fmt::Display> fmt::Display for OneLine<T> {
     }
 }
 
-/// Has no source of its own, because a source would be shown unescaped. The wrapped errors include
+/// Has no source, because a source would be shown unescaped. The wrapped errors include
 /// the text of their sources in their own.
 impl<T: Error> Error for OneLine<T> {}
 

@@ -12,7 +12,7 @@ pub use self::decisions::{Decisions, Verdict};
 
 /// The result of one check: whether the request is allowed and what remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it may be denied, or not have been carried out"]
+#[must_use = "it may be denied, or the store may have failed"]
 pub struct Decision {
     pub(crate) outcome: Outcome,
     /// Whether it was allowed with at most a tenth of the limit, burst or capacity remaining.

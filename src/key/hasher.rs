@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_one_hash_however_often_it_is_asked_for_and_whoever_else_asks() {
+    fn a_key_has_one_hash_for_each_limiter() {
         let secrets = [None, Some(&b"secret"[..]), Some(&b"another"[..])];
         let limiters = secrets.map(|secret| {
             let secret = || secret.map(Secret::new);

@@ -91,7 +91,7 @@ mod tests {
     use crate::time::{DAY, HOUR, MINUTE, SECOND};
 
     #[test]
-    fn every_algorithm_says_all_its_numbers() {
+    fn every_algorithm_shows_all_its_numbers() {
         for (limit, words) in [
             (Limit::gcra(100, MINUTE), "100 in 1 min"),
             (Limit::gcra(100, MINUTE).burst(20), "100 in 1 min, burst 20"),

@@ -153,7 +153,7 @@ impl Limiter {
     ///     println!("at work");
     ///     drop(job);
     ///     if !limiter.flush().await {
-    ///         eprintln!("some places stay taken until their leases lapse");
+    ///         eprintln!("some permits stay taken until their leases expire");
     ///     }
     ///     Ok(())
     /// }

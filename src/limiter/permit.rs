@@ -15,7 +15,7 @@ use crate::error::CheckError;
 /// [concurrency](crate::Limit::concurrency) limit, whose leases are renewed until then. All other
 /// permits stay used, as they come back over time. Before a process ends, call
 /// [`Limiter::flush`](crate::Limiter::flush).
-#[must_use = "dropping it gives the places of a concurrency limit back"]
+#[must_use = "dropping it releases the permits of a concurrency limit"]
 pub struct Permit {
     verdict: Verdict,
     /// `None` if there is nothing to refund or release.

@@ -164,7 +164,7 @@ fn an_address_is_read_as_the_extractor_within_reads_it() {
 }
 
 #[test]
-fn a_request_matches_if_the_matcher_within_says_so() {
+fn a_request_matches_if_the_inner_matcher_does() {
     fn ask(by: impl RequestMatcher) {
         assert!(about_a_request(|head| by.matches(head)));
         assert_eq!(by.describe(), "all");
@@ -249,7 +249,7 @@ fn what_the_server_does_not_provide_comes_before_what_the_client_leaves_out() {
 }
 
 #[test]
-fn parts_that_read_an_address_differently_tell_none() {
+fn parts_that_read_an_address_differently_have_none() {
     let by = |bits| PeerAddr.ipv6_prefix(bits);
     let canonical = |extractor: &dyn KeyExtractor, address: &str| {
         let canonical = extractor.canonical_address(address.parse().unwrap());

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_header_and_says_what_is_wrong_and_what_is_right() {
+    fn an_error_names_the_header_the_mistake_and_the_range() {
         assert_eq!(
             cost(&[b"-1"]),
             Err(

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_did_not_pass_the_authentication_is_explained() {
+    fn a_request_without_authentication_is_explained() {
         let request = Request::new(());
         for by in [
             Extension::<UserId>::new(),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_that_says_that_nobody_is_logged_in_is_a_missing_key() {
+    fn an_optional_extension_without_a_user_is_a_missing_key() {
         let by = Extension::optional(|user: &Option<u64>| *user);
         for (user, key) in [
             (Some(7_u64), Ok(Key::user(7))),

@@ -42,10 +42,10 @@ impl<S: Store> LimiterBuilder<S> {
         }
     }
 
-    /// Sets the time that a decision may take before the failure modes decide: 1 ms to 60 s, by
-    /// default 50 ms. Over Redis it must be longer than a round trip plus 10 ms: a call waits that
-    /// long for a call with the same key that is in flight. In a cluster it takes that much for
-    /// each key of a request.
+    /// Sets the time that a decision may take before the failure modes decide: by default 50 ms,
+    /// from 1 ms to 60 s. Over Redis it must be longer than a round trip plus 10 ms: a call waits
+    /// that long for a call with the same key that is in flight. In a cluster it takes that much
+    /// for each key of a request.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -56,9 +56,6 @@ use crate::limiter::Limiter;
 /// 1024. When waiting callers occupy them all, nobody else can use the same `Channel`, even without
 /// this layer. Give waiting callers a separate `Channel`, or limit their number with a
 /// `ConcurrencyLimit` outside of this layer.
-/// 1024. When waiting callers occupy them all, nobody can use the same `Channel`, not even without
-/// this layer. Give waiting callers a `Channel` of their own, or let fewer wait at once with a
-/// `ConcurrencyLimit` outside of this layer.
 ///
 /// Do not put a `LoadShed` directly outside of it. A `LoadShed` decides at the first poll, when a
 /// store with round trips has never answered yet: it sheds every request of a new clone, however

@@ -69,9 +69,9 @@ fn check(policies: &[(&str, Decision)]) {
         let (w, t) = (number(policy, "w"), number(quota, "t"));
         assert!(q >= 1 && w >= 1 && r >= 0 && t >= 1, "{fields:?}");
         // A fixed window tells the time to its end, however near that is; a client denied for a
-        // high cost is shown when that cost is there.
-        let tells_an_instant = decision.renews_whole || decision.retry_after().is_some();
-        assert!(tells_an_instant || r * w <= q * t, "{fields:?}");
+        // high cost learns when that cost fits.
+        let is_exact = decision.renews_whole || decision.retry_after().is_some();
+        assert!(is_exact || r * w <= q * t, "{fields:?}");
         if decision.retry_after().is_some() {
             let secs = retry_after_secs(decision).map(i128::from);
             assert!(secs.is_some_and(|secs| secs >= t), "{secs:?} {fields:?}");

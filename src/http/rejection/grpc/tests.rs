@@ -41,7 +41,7 @@ fn every_kind_has_its_code_its_details_and_its_pushback() {
     let names = || Some(vec!["client".to_owned(), "everybody".to_owned()]);
     let failed = RejectionKind::StoreFailed(StoreErrorKind::TimedOut);
     let second = Some(Duration::from_secs(1));
-    for (kind, wait, code, quota_ids_told) in [
+    for (kind, wait, code, expected_quota_ids) in [
         (
             RejectionKind::QuotaExceeded,
             second,
@@ -75,8 +75,8 @@ fn every_kind_has_its_code_its_details_and_its_pushback() {
             wait.map(Some),
             "{kind:?}"
         );
-        assert_eq!(quota_ids(&status), quota_ids_told, "{kind:?}");
-        let has_details = wait.is_some() || quota_ids_told.is_some();
+        assert_eq!(quota_ids(&status), expected_quota_ids, "{kind:?}");
+        let has_details = wait.is_some() || expected_quota_ids.is_some();
         assert_eq!(!status.details().is_empty(), has_details, "{kind:?}");
         let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap();
         let pushback: i32 = pushback.to_str().unwrap().parse().unwrap();
@@ -278,14 +278,14 @@ fn a_long_wait_and_one_that_does_not_help_are_not_to_be_retried() {
 }
 
 #[test]
-fn clients_denied_together_are_told_different_pushbacks() {
+fn clients_denied_together_get_different_pushbacks() {
     let shown: HashSet<_> = (0..100).map(|_| pushback(Some(LONGEST_PUSHBACK))).collect();
     assert!(shown.len() > 50, "{shown:?}");
 }
 
 proptest! {
     #[test]
-    fn nobody_is_told_to_come_back_before_the_time(micros in 0..=10_000_000_u64) {
+    fn no_pushback_is_too_short(micros in 0..=10_000_000_u64) {
         let wait = Duration::from_micros(micros);
         let shown = pushback(Some(wait));
         let shown = Duration::from_millis(shown.to_str().unwrap().parse().unwrap());
