@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_are_taken_in_batches_as_the_file_says() {
+    fn permits_are_prefetched_as_the_file_says() {
         let (half, quarter) = (Prefetch::new().share(0.5), Duration::from_millis(250));
         for (field, prefetch) in [
             ("", None),

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_that_are_read_are_taken() {
+    fn known_options_are_applied() {
         let server = |url: &str| match Address::parse(url) {
             Ok(Address::Server(server)) => server.redis_settings().clone(),
             _ => panic!("{url} names no server"),

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_resp3_is_not_taken_for_one_without_scripts() {
+    fn a_missing_resp3_is_not_confused_with_missing_scripts() {
         let error = of_connecting(answered("ERR unknown command 'HELLO'"));
         let source = error.inner().unwrap().to_string();
         assert!(source.contains("leave protocol=3 out"), "{source}");
