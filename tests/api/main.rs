@@ -1,6 +1,7 @@
 //! What a limiter and its layer do with a request or an operation, on every store.
 
 mod cancelled;
+mod consistent_answers;
 mod dynamic_limits;
 mod operations;
 mod panics;
@@ -9,5 +10,4 @@ mod permits;
 mod rules;
 mod settle;
 mod throttle;
-mod told;
 mod waiting;

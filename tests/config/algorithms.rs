@@ -80,7 +80,7 @@ async fn a_limit_of_no_permits_admits_nothing_under_any_algorithm() {
 }
 
 #[test]
-fn a_limit_that_could_not_hold_is_refused_in_the_line_that_says_it() {
+fn invalid_limits_are_refused_in_their_line() {
     for (algorithm, fields, refused) in [
         (
             "concurrency",

@@ -117,7 +117,7 @@ on = "none"
 "#;
 
 #[tokio::test]
-async fn every_field_of_the_format_is_taken() {
+async fn every_field_of_the_format_is_accepted() {
     let config = read(WHOLE);
     assert_eq!(config.headers(), QuotaHeaders::DRAFT_11.on_denials());
     let limiter = config.connect().await.unwrap();
@@ -140,7 +140,7 @@ async fn every_field_of_the_format_is_taken() {
 }
 
 #[test]
-fn the_file_in_the_readme_is_taken() {
+fn the_file_in_the_readme_is_accepted() {
     let readme = include_str!("../../README.md");
     let (_, file) = readme.split_once("```toml\n").unwrap();
     let (file, _) = file.split_once("```").unwrap();
