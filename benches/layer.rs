@@ -1,5 +1,5 @@
-//! What the layer adds to a service that does nothing, beside that service in the same run; of
-//! denials, beside a service that answers every request with a bare 429.
+//! The cost of the layer over a service that does nothing, compared with that service in the same run;
+//! for denials, with a service that answers every request with a bare 429.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};

@@ -1,10 +1,10 @@
-//! What one decision of the memory store costs, through `Limiter::check`.
+//! The cost of a decision by the memory store, through `Limiter::check`.
 //!
-//! The `floor` of each group is what no limiter can do without that knows the time to the
-//! microsecond: one reading of the clock. `hash` is one BLAKE3 hash of a key, which is taken of keys
-//! that the thread was not asked about lately: of hardly any of the 100 000, asked in turn.
+//! The `floor` of each group is one reading of the clock, which every limiter with microseconds needs.
+//! `hash` is one BLAKE3 hash of a key. A thread hashes only keys that it has not hashed lately, so it
+//! hashes nearly all of the 100 000 keys in turn.
 //!
-//! Beside them what a denial costs that is remembered in front of another store.
+//! Also the cost of a remembered denial in front of another store.
 
 use std::hint::black_box;
 use std::thread;
@@ -22,10 +22,10 @@ const KEYS: u64 = 100_000;
 
 fn algorithms() -> [(&'static str, Limit); 3] {
     [
-        // So fast a rate that one key alone is hardly ever denied.
+        // A rate at which a single key is hardly ever denied.
         ("gcra", Limit::gcra(100_000_000, SECOND)),
         ("fixed_window", Limit::fixed_window(1_000_000_000, MINUTE)),
-        // The hot key fills its log and is denied then.
+        // The hot key fills its log and is then denied.
         ("sliding_log", Limit::sliding_log(1_000, MINUTE)),
     ]
 }
@@ -61,7 +61,7 @@ fn hot_key(criterion: &mut Criterion) {
         ("gcra_remembered_denial", Limit::gcra(1, DAY)),
         ("sliding_log_remembered_denial", Limit::sliding_log(1, DAY)),
     ] {
-        // Age would make it ask again.
+        // At the default age the store would be asked again.
         let cache = DenyCache::new(MemoryStore::new()).max_age(DAY);
         let denying = Limiter::new(cache, [Policy::new("api", limit)]).unwrap();
         (0..2).for_each(|_| check(&denying, 7));

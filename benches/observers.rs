@@ -1,5 +1,4 @@
-//! What telling of a decision adds to taking it in memory, beside a decision that nobody is told
-//! of in the same run.
+//! The cost of observing a decision in memory, compared with an unobserved decision in the same run.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use tower_throttle::{
     TopDenied,
 };
 
-/// As many policies as a large service has: one is looked for among them.
+/// As many policies as a large service has, among which one is looked up.
 const POLICIES: usize = 20;
 
 fn limiter(limit: Limit, observed: impl Fn(Builder) -> Builder) -> Limiter {
@@ -66,7 +65,7 @@ fn observers(criterion: &mut Criterion) {
             });
         }
     }
-    // Ever new subjects: each is allowed once and then denied, and takes another's place.
+    // Ever new subjects: each is allowed once and then denied, and evicts another one.
     for (who, observed) in [
         ("nobody", nobody as fn(Builder) -> Builder),
         ("top denied", top),

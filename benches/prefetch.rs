@@ -1,5 +1,5 @@
-//! A hot policy with prefetch beside the same without, over one Redis: everybody is the same
-//! subject, and all are allowed. Compare ratios within one run only.
+//! A hot policy with and without prefetch over one Redis: all requests have the same subject, and are
+//! allowed. Compare ratios within one run only.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,18 +11,18 @@ use tower_throttle::{Limit, Limiter, Policy, Prefetch, SECOND};
 
 use support::redis as server;
 
-/// The time of `rounds` decisions, so many under way at any time, on both workers.
+/// The time of `rounds` decisions, with this many in flight at a time, on both workers.
 async fn timed(limiter: &Limiter, policy: &'static str, rounds: u64, at_once: u64) -> Duration {
     let started = Instant::now();
     let tasks = (0..at_once).map(|lane| {
         let limiter = limiter.clone();
-        // The last rounds are shared out unevenly.
+        // The last rounds are divided unevenly.
         let rounds = rounds / at_once + u64::from(lane < rounds % at_once);
         tokio::spawn(async move {
             for round in 0..rounds {
                 let decision = limiter.check(policy, 7_u64).await.unwrap();
                 assert!(black_box(decision).is_allowed());
-                // As a server does between requests: what never waits lets nobody else on.
+                // A server yields between requests; a task that never waits would block others.
                 if round % 64 == 63 {
                     tokio::task::yield_now().await;
                 }

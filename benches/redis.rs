@@ -1,6 +1,5 @@
-//! A Redis decision beside its floor: a raw `EVALSHA` of `return 1` over the same kind of
-//! connection. Compare ratios within one run only; `comparison/` measures side by side, and with
-//! others.
+//! A Redis decision compared with its floor: a raw `EVALSHA` of `return 1` over the same kind of
+//! connection. Compare ratios within one run only. `comparison/` compares revisions and other crates.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use support::redis as server;
 
 const KEYS: u64 = 100_000;
 
-/// What the benches ask of.
+/// The policies of the benches.
 struct Asked {
     runtime: Runtime,
     limiter: Limiter,
@@ -56,7 +55,7 @@ impl Asked {
     }
 }
 
-/// At these rates a key that was asked about stays in Redis: none of them is new.
+/// At these rates a key stays in Redis once it was used, so no question is about a new key.
 fn policies() -> [Policy; 4] {
     [
         Policy::new("gcra", Limit::gcra(1, SECOND).burst(1_000_000)),
@@ -68,7 +67,7 @@ fn policies() -> [Policy; 4] {
 
 /// A bare connection, and the digest of a script that does nothing.
 async fn floor(url: &str) -> (MultiplexedConnection, String) {
-    // Without delay, as the store's own.
+    // With TCP_NODELAY, as the store's own connections.
     let tcp = TcpSettings::default().set_nodelay(true);
     let server = url.into_connection_info().unwrap().set_tcp_settings(tcp);
     let client = redis::Client::open(server).unwrap();
@@ -79,12 +78,12 @@ async fn floor(url: &str) -> (MultiplexedConnection, String) {
     (connection, digest)
 }
 
-/// The time of `rounds` questions, so many under way at any time.
+/// The time of `rounds` questions, with this many in flight at a time.
 async fn timed<F: Future>(rounds: u64, at_once: u64, ask: impl Fn(u64) -> F) -> Duration {
     let ask = &ask;
     let started = Instant::now();
     join_all((0..at_once).map(|lane| async move {
-        // Each goes on by itself, as requests do; the last rounds are shared out unevenly.
+        // Each continues independently, like requests; the last rounds are divided unevenly.
         let mut number = lane;
         while number < rounds {
             ask(number).await;

@@ -27,7 +27,7 @@ use tower_throttle::{
 async fn main() -> Result<(), Box<dyn Error>> {
     let life = Duration::from_millis(setting("LEASE_MS", 30_000)?);
     let limit = Limit::concurrency(setting("LIMIT", 3)?).lease(life);
-    // While Redis does not answer, no request is let in, so that never more than three run.
+    // While Redis does not answer, no request is admitted, so that never more than three run.
     let policy = Policy::new("slow", limit).on_store_failure(FailureMode::Deny);
     let limiter = match env::var("REDIS_URL") {
         Ok(url) => {
@@ -59,7 +59,7 @@ async fn slow(Path(lines): Path<u32>) -> Body {
     Body::from_stream(lines)
 }
 
-/// Prints when a request has ended, in whatever way. The layer gives its place back after that.
+/// Prints when a request has ended. The layer gives its place back after that.
 struct Running;
 
 impl Drop for Running {

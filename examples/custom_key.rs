@@ -14,7 +14,7 @@ use tower_throttle::{
 };
 
 /// The tenant is the first label of the host: `acme` in `acme.example.com`. A client can send any
-/// host, so something in front has to check it.
+/// host, so a proxy in front has to check it.
 #[derive(Clone)]
 struct Tenant {
     domain: &'static str,

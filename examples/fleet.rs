@@ -1,4 +1,4 @@
-//! A fleet that calls somebody else's API, and together keeps to the API's limit:
+//! A fleet whose processes together keep the limit of an API that they call:
 //! `cargo run --example fleet`, with a Redis server at `REDIS_URL` or on its usual port.
 //!
 //! This process is the server of that API. It starts four workers, which send orders as fast as they

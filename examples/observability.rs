@@ -1,7 +1,7 @@
 //! What an operator sees: `cargo run --features metrics --example observability`.
 //!
-//! `/metrics` is for Prometheus, `/top` lists who is denied most, and the log says why. It counts in
-//! this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`.
+//! `/metrics` is for Prometheus, `/top` lists the most denied subjects, and the log contains the reasons.
+//! It counts in this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`.
 
 use std::env;
 use std::error::Error;
@@ -20,13 +20,13 @@ use tower_throttle::{
     Policy, RateLimitLayer, RedisStore, Route, TopDenied,
 };
 
-/// How often the exporter's own listener would do it.
+/// The interval of the exporter's own listener.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 fn policies() -> [Policy; 4] {
     [
         Policy::new("client", Limit::sliding_log(10, HOUR)).by(PeerAddr),
-        // Shows what half of that limit would do: it is counted, but denies nobody.
+        // Half of that limit in shadow: it is counted and shown, and denies no request.
         Policy::new("client-half", Limit::sliding_log(5, HOUR))
             .by(PeerAddr)
             .mode(Mode::Shadow),
@@ -41,7 +41,7 @@ fn policies() -> [Policy; 4] {
     ]
 }
 
-/// The subjects that are denied most, one a line.
+/// The most denied subjects, one a line.
 fn lines(top: &TopDenied) -> String {
     top.list().iter().fold(String::new(), |mut lines, entry| {
         let (subject, policy) = (entry.subject, &entry.policy);

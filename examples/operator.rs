@@ -23,7 +23,7 @@ use tower_throttle::{
     RedisStore, Route, SECOND, TopDenied, per_second,
 };
 
-/// Lets operators in. In production, use what guards your other internal pages.
+/// Authenticates operators. In production, use the authentication of your other internal pages.
 async fn guard(State(right): State<HeaderValue>, request: Request, next: Next) -> Response {
     if request.headers().get(header::AUTHORIZATION) == Some(&right) {
         return next.run(request).await;
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Policy::new("pages", Limit::gcra(500, SECOND))
             .on(Route::get("/"))
             .prefetch(Prefetch::new()),
-        // Not enforced yet: the page shows whom it would deny.
+        // Not enforced yet: the page shows which subjects it would deny.
         Policy::new("search", Limit::token_bucket(5, per_second(2)))
             .by(user())
             .on(Route::get("/search"))

@@ -70,7 +70,7 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         served = server.into_future() => served?,
         () = too_long => eprintln!("server: what is still under way is cut off"),
     }
-    // Tasks of this runtime give back what the last responses held, and the permits that are prefetched.
+    // Gives back the permits of the last responses, and prefetched permits, on this runtime.
     if !limits.limiter().flush().await {
         eprintln!("server: the store has not got back all that was held");
     }

@@ -1,4 +1,4 @@
--- clock: the instant at which a script evaluates, and when keys expire.
+-- clock: the time of a script call, and when keys expire.
 -- ARGV[1]     now_us  integer; 0 asks the server's clock
 -- end_of(us)  the end of the second of this instant, in ms, as a text for commands
 local call, ceil, unpack = redis.call, math.ceil, table.unpack or unpack

@@ -1,21 +1,21 @@
--- concurrency: weigh a cost against the permits that leases hold, and acquire, renew or end a lease.
--- KEYS[i]       state key        sorted set: each lease by its lapse in us; below zero, "=" and a lease
---                                by its permits, unless it holds one, and "held" by those of all
+-- concurrency: check a cost against the permits that leases hold, and acquire, renew or end a lease.
+-- KEYS[i]       state key        sorted set: each lease with its lapse in us as the score; with scores below zero, "="
+--                                and a lease with its permits, unless it holds one, and "held" with those of all
 -- ARGV[at + 1]  verb             acquire | charge | credit | renew | release
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  lease_us         integer > 0; how long a lease lives
--- ARGV[at + 5]  lease            the lease's number, as text; 0 is nobody's
+-- ARGV[at + 5]  lease            the lease's number, as text; 0 is the common lease
 -- Returns       fits, wait_us, held, empty_in_us, 0
--- Writes        KEYS[i] in its commit, and when it repairs what does not fit; expires when the last lease
---                lapses
+-- Writes        KEYS[i] in the function that it returns, and to repair the state if the cost does not fit; expires when
+--                the last lease lapses
 -- Mirrors       src/algorithm/concurrency.rs
 
--- So many leases at most are looked at one by one to tell a wait: all others have to wait for that.
+-- At most this many leases are examined to compute a wait, since other questions wait meanwhile.
 local MOST_LOOKED_AT = 64
 
--- The totals of a key's leases, read once for all checks of a question: it may renew many. `question`, the number of
--- the one that is evaluated, comes before this script.
+-- The totals of a key's leases, read once for all checks of a question, which may renew many. The variable `question`,
+-- the number of the question that is being evaluated, comes before this script.
 local all_leases = {}
 
 local function concurrency(key, at, now)
@@ -40,10 +40,10 @@ local function concurrency(key, at, now)
     return string.format("%d", number)
   end
 
-  -- A lease that lapses later begins more than a life from now.
+  -- A lease that lapses after this was acquired by a clock that is ahead.
   local ahead = now + 2 * lease_us
 
-  -- Every lease holds one permit, so nobody has to go through them.
+  -- Whether every lease holds one permit, so that they need not be read.
   local function all_have_one()
     return redis.call("ZCOUNT", key, "-inf", "(0") <= 1
   end
@@ -53,7 +53,7 @@ local function concurrency(key, at, now)
     local sum, lapsed = score("held"), {}
     local lapsed_count = redis.call("ZCOUNT", key, 0, text(now))
     local held = -(sum or 0) - lapsed_count
-    -- If a process died, there may be many.
+    -- There may be many if a process died.
     if lapsed_count > 0 and not all_have_one() then
       lapsed = redis.call("ZRANGEBYSCORE", key, 0, text(now))
       for _, number in ipairs(lapsed) do
@@ -62,8 +62,8 @@ local function concurrency(key, at, now)
     end
     -- The last two, because the last one may be about to end.
     local last = redis.call("ZREVRANGE", key, 0, 1, "WITHSCORES")
-    -- If a clock that was ahead has taken it, the common lease lapses a life from now. Any other has a
-    -- holder, who may have been promised a longer life.
+    -- A common lease that was acquired by a clock that was ahead now lapses lease_us from now. Another lease may really
+    -- have been granted for longer.
     local is_ahead = verb ~= "credit" and last[2] and tonumber(last[2]) > ahead and (score("0") or 0) > ahead
     if is_ahead then
       local others, common = redis.call("ZREVRANGE", key, 0, 2, "WITHSCORES"), now + lease_us
@@ -109,16 +109,15 @@ local function concurrency(key, at, now)
     return math.max(lapse - now, 0)
   end
 
-  -- How long until so many permits are free, if no lease is renewed or released. Those that are
-  -- not looked at are taken to hold one each, so that the wait is too long rather than too short.
+  -- How long until so many permits are free, if no lease is renewed or released. Leases that are not examined count as
+  -- holding one permit each, so the wait is rather too long than too short.
   local function free_in(wanted)
     local living, next = "(" .. text(now), {}
     if not all_have_one() then
       local most = math.min(wanted, MOST_LOOKED_AT) + 1
       next = redis.call("ZRANGEBYSCORE", key, living, "+inf", "WITHSCORES", "LIMIT", 0, text(most))
     end
-    -- Of those that lapse at one instant either all are looked at or none, as their order is by
-    -- chance.
+    -- Of the leases that lapse at one instant, either all are examined or none, as their order is random.
     local not_looked_at = next[2 * MOST_LOOKED_AT + 2]
     local looked_at, freed = 0, 0
     for entry = 1, #next, 2 do
@@ -137,7 +136,7 @@ local function concurrency(key, at, now)
     return wait_us > 0 and wait_us or error("corrupt value")
   end
 
-  -- The lease in question, if it still lives.
+  -- The lease of the check, if it has not lapsed.
   local lapses, permits = score(lease), 0
   if lapses and lapses > now then
     permits = permits_of(lease)

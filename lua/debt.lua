@@ -1,16 +1,17 @@
--- debt: the arithmetic that GCRA, token bucket and leaky bucket share: how long it takes until all that was
--- taken of a key is paid back, and how an action changes that.
--- state         number or string us, or us:fraction for us + fraction / 2^32, the instant at which nothing is owed
---                                any more
+-- debt: the arithmetic that GCRA, token bucket and leaky bucket share: how long until all permits of a key are paid
+-- back, and how an action changes that.
+-- state         number or string us, or us:fraction for us + fraction / 2^32, the instant at which the debt is paid
+--                                back
 -- ARGV[at + 1]  verb                acquire | borrow | charge | credit | cancel | withdraw
--- ARGV[at + 2]  cost_us             integer >= 0; what the permits take in time; 0 and no fraction: looks
+-- ARGV[at + 2]  cost_us             integer >= 0; the cost in time; 0 without a fraction only looks
 -- ARGV[at + 3]  cost_fraction       integer >= 0, < 2^32
--- ARGV[at + 4]  tolerance_us        integer >= 0; what the whole capacity takes in time
+-- ARGV[at + 4]  tolerance_us        integer >= 0; the time in which the whole capacity comes back
 -- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
--- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; all others: the us
--- ARGV[at + 7]  mark_fraction       and fraction that acquiring the permits has left; credit: 0 when not known
--- Returns       fits, wait_us, debt_us, debt_fraction, 0; the state to keep, if any, which expires when nothing
---                is owed; without that when it does so in the same second
+-- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; all others: the us of the state
+--                                   after the permits were acquired
+-- ARGV[at + 7]  mark_fraction       the fraction of that state; credit: both 0 if not known
+-- Returns       fits, wait_us, debt_us, debt_fraction, 0; the new state, if any; and the instant at which it expires,
+--                which is when the debt is paid back, unless that is in the same second as before
 -- Mirrors       src/algorithm/debt/mod.rs
 -- us + fraction / 2^32 minus the other, at least zero.
 local function minus(us, fraction, less_us, less_fraction)
@@ -66,8 +67,7 @@ local function debt(state, at, now, queues)
   if verb == "credit" or verb == "cancel" or verb == "withdraw" then
     local owes, stays = debt_us > 0 or debt_fraction > 0, verb == "cancel" and not is_last
     if verb == "withdraw" and not is_last then
-      -- While more is owed than the limit holds at once, somebody may be waiting for permits that
-      -- are taken already.
+      -- While the debt exceeds the tolerance, callers may be waiting for permits that they have acquired.
       local is_over = debt_us > tolerance_us or (debt_us == tolerance_us and debt_fraction > tolerance_fraction)
       stays = queues or is_over
     end
@@ -75,7 +75,7 @@ local function debt(state, at, now, queues)
       return true, 0, debt_us, debt_fraction, 0
     end
     if verb ~= "cancel" and ARGV[at + 6] + 0 ~= 0 then
-      -- What has come back by itself since the permits were taken is not given back again.
+      -- Permits that have come back with time are not given back again.
       local mark_us, mark_fraction = ARGV[at + 6] + 0, ARGV[at + 7] + 0
       local unpaid_us, unpaid_fraction = minus(mark_us, mark_fraction, now, 0)
       if unpaid_us < cost_us or (unpaid_us == cost_us and unpaid_fraction < cost_fraction) then
@@ -110,7 +110,7 @@ local function debt(state, at, now, queues)
     return true, 0, debt_us, debt_fraction, 0, owe(new_us, new_fraction)
   end
 
-  -- What keeps the cost out altogether, and what holds it up.
+  -- How much too large the debt is to enter, and the delay.
   local held_us, held_fraction, delay_us, delay_fraction = 0, 0, debt_us, debt_fraction
   if verb == "borrow" then
     if not queues then

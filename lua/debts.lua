@@ -1,27 +1,26 @@
--- debts: evaluate fast-path questions about debts that came together, first come first served: questions about
--- one key, about several keys of which all or none are acquired from, and about the debts of a group.
--- KEYS[n]          state keys     distinct; strings: us or us:fraction, when nothing is owed any more; of groups a
---                                 record
+-- debts: evaluate the fast-path questions of a batch in order: questions about one key, about several keys (acquired
+-- all or none), and about the debts of a group.
+-- KEYS[n]          state keys     distinct; string: us or us:fraction, the instant at which the debt is paid back; for
+--                                 a group a record
 -- ARGV[1]          now_us         integer; 0 asks the server's clock
 -- ARGV[2]          places         for each acquire of each question of rows "s" the number of its key, in two
 --                                 bytes; empty: each has the next key
--- ARGV[row]        kind           "1": one key; "s": a key for each acquire; "g": one key, a group's; row = 3, then
---                                 behind the row before
--- ARGV[row + 1]    acquires       integer > 0; of each question; of "1" it is 1
--- ARGV[row + 2]    questions      integer; the number of questions that are alike, about the next keys; 0: one more
---                                 about the key of the question before ("1" and "g")
--- ARGV[row + 3]    repeat         integer > 0; how often each of them is asked, one time after the other
--- ARGV[at]         cost_us        integer >= 0; of acquire n what it costs in time; at = row + 5n - 1
+-- ARGV[row]        kind           "1": one key; "s": a key for each acquire; "g": one key, a group's; the first row is
+--                                 3, and each row follows the one before
+-- ARGV[row + 1]    acquires       integer > 0; of each question; 1 for "1"
+-- ARGV[row + 2]    questions      integer; the number of equal questions about the next keys; 0: one more about the
+--                                 key of the question before ("1" and "g")
+-- ARGV[row + 3]    repeat         integer > 0; how often each question is asked in succession
+-- ARGV[at]         cost_us        integer >= 0; the cost of acquire n in time; at = row + 5n - 1
 -- ARGV[at + 1]     cost_fraction  integer >= 0, < 2^32
 -- ARGV[at + 2]     room_us        integer >= 0; the largest debt with which it fits
 -- ARGV[at + 3]     room_fraction  integer >= 0, < 2^32
 -- ARGV[at + 4]     shadow         0|1; whether no other acquire of its question depends on it
--- ARGV[at + 5]     ids            of "g", behind its last acquire: the id of each debt, in 4 bytes each
--- Returns  for each question before its first time: of "1" the debt, of "s" that of each acquire: us, or
---          us:fraction as a text; of "g" 0 when nothing is owed, or the entry of each. In place of a debt -1 of a
---          corrupt value in row "s"; an error in place of the first answer of a question that fails: it fails alone
--- Writes   each key that something is acquired from; it expires at the end of the second in which nothing is owed
---          any more
+-- ARGV[at + 5]     ids            "g" only, after the last acquire: the id of each debt, 4 bytes each
+-- Returns  for each question the debts before its first repeat: for "1" the debt, for "s" that of each acquire, as us,
+--          or us:fraction as a text; for "g" the entry of each, or 0 if there is no debt. -1 instead of a debt for a
+--          corrupt value in row "s"; an error instead of the first answer for a question that fails alone
+-- Writes   each key that permits are acquired from; it expires at the end of the second in which the debt is paid back
 -- Mirrors  src/algorithm/debt/fast_path.rs
 -- `clock` and `usual` come before this script, `several`, `record` and `group` after it.
 local function text_of_both(us, fraction)
@@ -48,7 +47,7 @@ local function debt_of(text)
   return paid - now, fraction
 end
 
--- How many of some equal acquires fit, one after the other; 0 when the first does not.
+-- How many of `times` equal acquires fit in succession; 0 if the first does not.
 local function fitting(times, us, fraction, cost, cost_fraction, room, room_fraction)
   room, room_fraction = room - us, room_fraction - fraction
   if room_fraction < 0 then
@@ -59,7 +58,7 @@ local function fitting(times, us, fraction, cost, cost_fraction, room, room_frac
   elseif times == 1 then
     return 1
   end
-  -- Perhaps one too many or too few, as a number has no room for all digits of both.
+  -- Perhaps one too many or too few, since a double cannot hold all digits.
   local more = min(times - 1, floor((room + room_fraction / 4294967296) / (cost + cost_fraction / 4294967296)))
   local function fits(more)
     local part = more * cost_fraction
@@ -75,7 +74,7 @@ local function fitting(times, us, fraction, cost, cost_fraction, room, room_frac
   return more + 1
 end
 
--- What is owed after some more equal acquires.
+-- The debt after `times` more equal acquires.
 local function plus(us, fraction, times, cost, cost_fraction)
   if cost_fraction == 0 then
     return us + times * cost, fraction
@@ -88,11 +87,11 @@ local function plus(us, fraction, times, cost, cost_fraction)
   return us, fraction
 end
 
--- Writes what is owed from now on.
+-- Writes the new debt of a key.
 local function owe(at, us, fraction)
   local paid, text = now + us, texts[at]
   local value = format(fraction > 0 and "%d:%d" or "%d", paid, fraction)
-  -- MGET tells nothing of what is no string.
+  -- MGET returns nothing for a value that is no string.
   if not call("SET", KEYS[at], value, "PXAT", end_of(fraction > 0 and paid + 1 or paid), text and "XX" or "NX") then
     error("corrupt value")
   end
@@ -117,7 +116,7 @@ local function one(_, times)
 end
 
 local kinds = { ["1"] = one }
--- Raises an error at a question that fails; called again, it goes on after that question.
+-- Raises an error at a question that fails; when called again, it continues after that question.
 local function evaluate()
   while row <= #ARGV and kinds[ARGV[row]] do
     local kind, acquires = ARGV[row], ARGV[row + 1] + 0
@@ -131,7 +130,7 @@ local function evaluate()
     row, left = row + 4 + 5 * acquires + (kind == "g" and 1 or 0), nil
   end
 end
--- Evaluates rows, up to the first of a kind that is not known yet.
+-- Evaluates rows, up to the first one whose kind is not yet defined.
 local function evaluate_all()
   repeat
     local is_done, why = pcall(evaluate)

@@ -1,19 +1,22 @@
--- decide: evaluate all checks of one question, and carry out all of them or none. Those in shadow are evaluated on
--- their own, so that nothing depends on them.
+-- decide: evaluate all checks of one question, and carry out all of them or none. Shadow checks are evaluated
+-- separately, so that no other check depends on them.
 -- KEYS[i]       the key of a check
--- ARGV[at]      algorithm        the name of the function that evaluates the check, behind "+" when it is about a
---                                further rate of the limit before it, and that behind "~" when it is in shadow; its
---                                arguments follow, see there, and last what states has of it
--- Returns       five integers a check: fits 0|1, wait_us, two that tell the state, before permits are taken and after
---               they are given back, see the algorithm, and next_us: how long until a permit comes back, if a take
---               or a charge leaves none once it is carried out, or at once when it does not fit; else 0, and where
---               the two that tell the state tell that, too. Of a check in shadow that fails, in place of fits, 2 for
---               a value that is not ours, 4 for a server without memory, 5 for a user without the right, and 3 for
---               anything else
--- Writes        what the enforced checks are to keep, when all of them fit, also elsewhere; then that of a limit in
---               shadow, when all its rates fit besides, and it is not banned; but that of penalty when a rate of the
---               limit before it is denied and it fits itself, and that of a check that does not fit in any case: it
---               repairs what a clock which was ahead has left. Each key once
+-- ARGV[at]      algorithm        the name of the function that evaluates the check; prefixed with "+" for a further
+--                                rate of the limit before it, and before that with "~" for a shadow check. The
+--                                arguments of the function follow, and then those of states
+-- Returns       five integers for each check:
+--               - fits 0|1. For a shadow check that fails instead: 2 for a corrupt value, 4 for a server without
+--                 memory, 5 for a user without the permission, and 3 for anything else
+--               - wait_us
+--               - two integers that summarise the state before permits are acquired or after they are given back: see
+--                 the algorithm
+--               - next_us: how long until a permit comes back, if an acquire or a charge leaves none after it is carried
+--                 out, or now if it does not fit; otherwise 0, and also where the summary of the state contains it
+-- Writes        the new states, each key once:
+--               - of the enforced checks, if all of them fit, also those in other slots
+--               - then of a shadow limit, if also all its rates fit and it is not banned
+--               - of a penalty, if it fits and a rate of the limit before it is denied
+--               - of each check that does not fit, whose new state repairs what a clock that was ahead has written
 -- Mirrors       src/algorithm/question.rs
 -- `states` comes before this script and `questions` after it.
 
@@ -36,8 +39,8 @@ local function checks_of(row, count)
   return checks
 end
 
--- By the words of servers within a script. Up to Redis 7.0 they differ from later ones, which name the user who
--- lacks a right: a code may be part of that name.
+-- Error texts within a script, first match first: since Redis 7.2 a text names the user who lacks a permission, and
+-- that name may contain an error code.
 local failures = {
   { "corrupt value", 2 },
   { "The user executing the script", 5 },
@@ -45,7 +48,7 @@ local failures = {
   { "WRONGTYPE", 2 },
   { "OOM", 4 },
 }
--- What the server refuses of all checks fails the question.
+-- An error that concerns all checks fails the question.
 local function failure_in_shadow(checks, problem)
   local text, code = tostring(type(problem) == "table" and problem.err or problem), 3
   for _, failure in ipairs(failures) do
@@ -63,7 +66,7 @@ end
 -- Returns the reply, and whether all enforced checks fit.
 local function decide(first, checks, all_fit)
   local reply, kept, expires = {}, {}, {}
-  -- By the number of a limit: whether a rate is denied, and whether anything keeps it from being taken in shadow.
+  -- By the number of a limit: whether a rate is denied, and whether the limit cannot be carried out in shadow.
   local is_denied, is_withheld = {}, {}
   for number, check in ipairs(checks) do
     local is_done, fits, wait_us, level, more, next_us
@@ -90,8 +93,8 @@ local function decide(first, checks, all_fit)
     reply[at - 4], reply[at - 3], reply[at - 2], reply[at - 1], reply[at] = fits, wait_us, level, more, next_us
   end
 
-  -- Every read comes before the first write, so an error up to here means that nothing was written. What is in
-  -- shadow is written last, unless it stands in a record together with what is enforced.
+  -- Every read comes before the first write, so an error up to here means that nothing was written. Shadow checks
+  -- are written last, except in a record that enforced checks share.
   local later
   for number, check in ipairs(checks) do
     local is_committed = all_fit and not (check.is_shadow and is_withheld[check.limit])
@@ -124,7 +127,7 @@ local function decide(first, checks, all_fit)
       reply[number * 5 - 4] = failure_in_shadow(checks, problem)
     end
   end
-  -- What is not written is not taken, also with regard to later questions.
+  -- Later questions must not see what could not be written.
   for _, number in ipairs(later or {}) do
     if reply[number * 5 - 4] > 1 then
       held[KEYS[first + number - 1]] = nil

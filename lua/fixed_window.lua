@@ -1,15 +1,16 @@
--- fixed_window: weigh a cost against the count of the current window, and add to it.
+-- fixed_window: check a cost against the count of the current window, and add to it.
 -- state         string           opened_us:ends_us:used
 -- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
--- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
+-- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were acquired, 0 if not known
 -- ARGV[at + 6]  aligned          0: a window opens with a request; 1: at multiples of its length
--- ARGV[at + 7]  taken_in_us      integer >= 0; credit: the end of the window in which the permits were taken,
---                                0 when not known
--- Returns       fits, wait_us, used, ends_in_us, 0; the state to keep, if any, which expires when the window
---                ends; without that when it ends as it did. Also of what does not fit, when it is repaired
+-- ARGV[at + 7]  taken_in_us      integer >= 0; credit: the end of the window in which the permits were acquired,
+--                                0 if not known
+-- Returns       fits, wait_us, used, ends_in_us, 0; the new state, if any; and the instant at which it expires, which is
+--                the window's end, unless that has not changed. A cost that does not fit has a new state if it repairs
+--                one
 -- Mirrors       src/algorithm/fixed_window.rs
 local function fixed_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -31,16 +32,15 @@ local function fixed_window(state, at, now)
   end
   local kept, expires
   if opened > now + window_us and verb ~= "credit" then
-    -- By a clock that was ahead. Also an aligned one begins now: cut short at the next multiple of its
-    -- length, it would give its permits once more.
+    -- A clock that was ahead has opened it. An aligned window, too, begins now: if it ended at the next multiple of its
+    -- length, its permits would be granted twice.
     opened, ends = now, now + window_us
     charged_ends, expires = ends, ends
     kept = string.format("%d:%d:%d", opened, ends, used)
   end
   if verb == "credit" then
-    -- Give back in the window in which the permits were counted, without changing its end: others
-    -- may have taken permits under other rules since. Permits of an earlier window came back when
-    -- it ended.
+    -- Gives back in the window in which the permits were counted, without changing its end, since others may have
+    -- acquired permits under other rules. Permits of an earlier window came back when it ended.
     local taken, taken_in = ARGV[at + 5] + 0, ARGV[at + 7] + 0
     local was_taken_in_it = taken == 0 or taken >= opened
     if taken_in > 0 then
@@ -51,7 +51,7 @@ local function fixed_window(state, at, now)
       used = used - back
       kept = string.format("%d:%d:%d", opened, charged_ends, used)
       if used == 0 then
-        -- Nobody uses this window: the next request opens a new one.
+        -- The window is empty: the next request opens a new one.
         kept, ends = false, 0
       end
     end

@@ -1,4 +1,4 @@
--- group: what debts does of questions about the debts of a group.
+-- group: the part of debts for questions about the debts of a group.
 -- Mirrors  src/algorithm/debt/fast_path.rs
 -- `debts`, `several` and `record` come before this script.
 local function group(acquires, times)
@@ -7,7 +7,7 @@ local function group(acquires, times)
   while left > 0 do
     left, at, answered = left - 1, at + 1, answered + 1
     local most, entries, places, latest, fit, highest = times, nil, nil, nil, nil, nil
-    -- Each is acquired as often as it fits. Where others fit less often, that is not written, but as often as all fit.
+    -- Acquires each as often as it fits. If others fit less often, repeats that with the number of times that all fit.
     repeat
       entries, places = read_record(texts[at] or "", ids)
       answers[answered] = entries_as_asked(entries, places)

@@ -1,4 +1,4 @@
--- leaky_bucket: pour a cost into a bucket that runs out at a constant rate.
+-- leaky_bucket: pour a cost into a bucket that drains at a constant rate.
 -- state         number or string the instant at which the bucket is empty, as debt has it
 -- ARGV[at + 1]  verb             acquire | borrow | charge | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0
@@ -7,8 +7,8 @@
 -- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
 -- ARGV[at + 6]  longest_us       integer >= 0
 -- ARGV[at + 7]  mark_fraction    integer >= 0; the arguments so far are those of debt
--- ARGV[at + 8]  queues           0: lets in at once what fits; 1: one after the other
--- Returns       fits, wait_us, debt_us, debt_fraction; the state to keep, if any, and when it expires
+-- ARGV[at + 8]  queues           0: admits at once what fits; 1: delays requests, so that they are spaced evenly
+-- Returns       fits, wait_us, debt_us, debt_fraction; the new state, if any, and when it expires
 -- Mirrors       src/algorithm/debt/mod.rs
 local function leaky_bucket(state, at, now)
   return debt(state, at, now, tonumber(ARGV[at + 8]) == 1)

@@ -1,14 +1,14 @@
--- penalty: tell whether a subject is banned, and count denials of the check before.
+-- penalty: check whether a subject is banned, and count denials of the limit before.
 -- state         string           expires_us:banned_until_us:ban_us, then the instant of each
 --                                denial, oldest first, all with a colon between
 -- ARGV[at + 1]  verb             acquire
 -- ARGV[at + 2]  cost             1; 0 only looks
--- ARGV[at + 3]  denials          integer > 0; so many bring a ban
+-- ARGV[at + 3]  denials          integer > 0; so many cause a ban
 -- ARGV[at + 4]  within_us        integer > 0; in any interval of this length
 -- ARGV[at + 5]  ban_us           integer > 0; the first ban
--- ARGV[at + 6]  longest_us       integer >= ban_us; up to which bans double
--- Returns       fits, rest_us of the ban, denials, next_ban_us, 0; the state to keep, if any, which counts a
---                denial and expires when all is forgotten. Also when a ban is in force, if it is repaired
+-- ARGV[at + 6]  longest_us       integer >= ban_us; the longest ban, up to which bans double
+-- Returns       fits, rest_us of the ban, denials, next_ban_us, 0; the new state, if any, which counts a denial, and when
+--                it expires. During a ban there is a new state if it repairs one
 -- Mirrors       src/algorithm/penalty.rs
 local function penalty(state, at, now)
   local looks, most = ARGV[at + 1] ~= "acquire" or ARGV[at + 2] == "0", tonumber(ARGV[at + 3])
@@ -36,8 +36,7 @@ local function penalty(state, at, now)
       end
     end
   end
-  -- How long a ban is remembered once it is over: it makes a difference only to the length of the next
-  -- one.
+  -- How long a ban is remembered after its end, for the length of the next one.
   local memory_us = longest_us > first_ban and longest_us or 0
   local function text_of_state()
     local expires = denials[1] and denials[#denials] + within_us or 0
@@ -56,7 +55,7 @@ local function penalty(state, at, now)
   local is_ban_ahead = banned_until > now + 2 * ban
   local repaired, repaired_expires
   if is_ban_ahead or (denials[1] and denials[#denials] > now + within_us) then
-    -- By a clock that was ahead. A ban's own length is its window.
+    -- A clock that was ahead has written them. The window of a ban is its length.
     banned_until = is_ban_ahead and now + ban or banned_until
     for i, instant in ipairs(denials) do
       denials[i] = math.min(instant, now)

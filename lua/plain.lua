@@ -1,21 +1,21 @@
--- plain: evaluate one fast-path question about one key, and acquire its permits: what debts does for a single
--- lone row, for a connection with nothing else in flight, where a leaner script pays.
--- KEYS[1]  state key      string: us or us:fraction, when nothing is owed any more
+-- plain: evaluate one fast-path question about one key, and acquire its permits. It does what debts does for a single
+-- row, with a smaller script that pays while nothing else is in flight.
+-- KEYS[1]  state key      string: us or us:fraction, the instant at which the debt is paid back
 -- ARGV[1]  now_us         integer; 0 asks the server's clock
--- ARGV[2]  cost_us        integer >= 0; what the permits take in time
+-- ARGV[2]  cost_us        integer >= 0; the cost in time
 -- ARGV[3]  room_us        integer >= 0; the largest debt with which they fit
 -- ARGV[4]  cost_fraction  integer >= 0, < 2^32; absent when both fractions are 0
 -- ARGV[5]  room_fraction  integer >= 0, < 2^32; absent when both fractions are 0
--- Returns  the debt before the permits are acquired: us, or us:fraction as a text; they fit when it is no more
---          than the room
--- Writes   KEYS[1] when they fit; it expires at the end of the second in which nothing is owed any more, so that
---          within that second one INCRBY is all there is to write
+-- Returns  the debt before the permits are acquired: us, or us:fraction as a text; they fit if it does not exceed
+--          the room
+-- Writes   KEYS[1] if they fit; it expires at the end of the second in which the debt is paid back, so that within
+--          that second one INCRBY is the only write
 -- Mirrors  src/algorithm/debt/fast_path.rs
 -- `clock` comes before this script.
 local format, key = string.format, KEYS[1]
 
--- Numbers stay texts here: passing an argument on unchanged is cheaper than converting a number,
--- and a text made in Lua is cheaper than one made by the server.
+-- Numbers stay texts where possible: an argument that is passed on unchanged needs no conversion, and Lua formats a
+-- number faster than the server does.
 local text = call("GET", key)
 local paid = tonumber(text or 0)
 if paid and not ARGV[4] then

@@ -1,24 +1,24 @@
--- questions: evaluate questions that came together, first come first served, each as if it came alone.
+-- questions: evaluate the questions of a batch in order, each as if it were alone.
 -- KEYS[i]                 the keys of each question, one for each of its checks; several may be one key
--- ARGV[row]               checks           integer > 0; of each question of a row; row = 2, then behind the row before
--- ARGV[row + 1]           sets             integer; how many questions, with a set of the next keys each, are of this
---                                          row; 0: those behind that one whose keys are the last; -1: and which differ
---                                          from these in what they cost alone: single acquires, as are those
--- ARGV[row + 2]           repeat           integer > 0; how often each is asked, one time after the other
--- ARGV[row + 3]           is_denied        0|1; whether a check denies that is asked elsewhere
--- ARGV[at]                algorithm        of check n, and behind it its arguments, see decide; at = row + 4 + (n - 1)
---                                          * stride
--- Returns       for each time of each question of each set of keys five integers a check, see decide, up to the
---               first time that it is denied, behind which it is denied alike, unless a penalty counts that. Of an
---               acquire by a single check these, or 2, times, 0, 0, next_us where so many go on behind the time before,
---               each with as much more taken as those before it take; next_us is that of the last, and all others
---               leave permits. In place of what a question is told that fails an error: it fails alone, and its keys
---               are left as they are, but of a log, of which a corrupt entry may be met behind takes that are
---               written. Single acquires of a row fail together. Then now_us
+-- ARGV[row]               checks           integer > 0; the number of checks of each question of the row; the first row
+--                                          is 2, and each row follows the one before
+-- ARGV[row + 1]           sets             integer; the number of questions of the row, each with the next set of keys;
+--                                          0: the question follows another one about the same keys; -1: the same, and
+--                                          both are single acquires that differ only in their cost
+-- ARGV[row + 2]           repeat           integer > 0; how often each question is asked in succession
+-- ARGV[row + 3]           is_denied        0|1; whether a check in another slot denies
+-- ARGV[at]                algorithm        of check n, then its arguments: see decide; at = row + 4 + (n - 1) * stride
+-- Returns       for each question, and each of its repeats, one of these; and after all of them now_us:
+--               - five integers for each check: see decide. After a denied repeat come no more: the others are
+--                 denied alike. If a penalty counts denials, all repeats have theirs
+--               - for single acquires: 2, times, 0, 0, next_us. So many acquires follow the one before and fit at once,
+--                 each after those before it; next_us is that of the last, and all others leave permits
+--               - an error for a question that fails alone. Its keys are unchanged, except that a log may have a
+--                 corrupt entry behind permits that are already written. Single acquires of a row fail together
 -- Writes        what decide writes
 -- Mirrors       src/store/redis/question/composed.rs
--- `decide` comes before this script; before all of them stands `question`, the number of the question that is
--- evaluated.
+-- `decide` comes before this script, and before all scripts the variable `question`, the number of the question that
+-- is being evaluated.
 local floor, min = math.floor, math.min
 
 local reply, length = {}, 0
@@ -27,7 +27,7 @@ local function add(first, second, third, fourth, fifth)
   reply[length + 3], reply[length + 4], reply[length + 5] = third, fourth, fifth
   length = length + 5
 end
--- Puts an error in place of what was told from here on.
+-- Replaces the reply from here on by an error.
 local function fail(from, problem, first, last)
   for at = from + 1, length do
     reply[at] = nil
@@ -39,12 +39,12 @@ local function fail(from, problem, first, last)
   end
 end
 
--- Costs are times with a fraction.
+-- The costs of these are times with a fraction.
 local is_debt = { gcra = true, token_bucket = true, leaky_bucket = true }
--- What many equal acquires cost together is tried out with fewer at once if few fit.
+-- How many acquires are tried together: fewer if few fit.
 local reach
 
--- What so many acquires cost together, of these costs and fractions one after the other.
+-- The total cost of so many acquires, from this step on.
 local function cost_of(acquires, step, costs, fractions, times)
   local cost, fraction = 0, 0
   while acquires > 0 do
@@ -55,7 +55,7 @@ local function cost_of(acquires, step, costs, fractions, times)
   local carried = floor(fraction / 4294967296)
   return cost + carried, fraction - carried * 4294967296
 end
--- Carries out as many of the acquires from this step on as fit at once, usually all of them. Returns how many.
+-- Carries out as many acquires from this step on as fit at once, usually all. Returns their number.
 local function acquire_most(i, at, step, costs, fractions, times)
   local name, most = ARGV[at], 0
   local is_of_time = is_debt[name]
@@ -92,7 +92,7 @@ local function acquire_most(i, at, step, costs, fractions, times)
   end
   return fit
 end
--- Evaluates a single check that differs from step to step in its cost alone, in each so many times.
+-- Evaluates a single check in steps with different costs, each step so many times.
 local function ask_single(i, at, costs, fractions, times)
   local name = ARGV[at]
   local adds_up = ARGV[at + 1] == "acquire" and not (costs[1] == 0 and fractions[1] == 0) and name ~= "concurrency"
@@ -113,7 +113,7 @@ local function ask_single(i, at, costs, fractions, times)
         keep(i, at, kept, expires)
       end
       times[step] = fits and times[step] - 1 or 0
-      -- Behind it each only finds more taken, unless it waits. So however many they are, they are one step.
+      -- Each further acquire only finds more used, unless it waits. So all of them together are one step.
       if fits and adds_up and wait_us == 0 and (times[step] > 0 or costs[step + 1]) then
         local together, later = acquire_most(i, at, step, costs, fractions, times), step
         while together > 0 do
@@ -125,8 +125,8 @@ local function ask_single(i, at, costs, fractions, times)
   end
   write(KEYS[i])
 end
--- The same. A server out of memory refuses the first write: then each step is asked on its own, as another may be
--- denied, which needs no memory.
+-- The same, with errors. A server out of memory refuses the first write. Then each step is evaluated alone, since
+-- another step may be denied, which needs no memory.
 local function ask_singles(i, at, costs, fractions, repeats)
   local from, times = length, { unpack(repeats) }
   has_written = false
@@ -148,7 +148,7 @@ local function ask_singles(i, at, costs, fractions, repeats)
     end
   end
 end
--- The same of any checks, this many times.
+-- The same for any checks, so many times.
 local function ask_several(first, last, checks, times, is_denied)
   for _ = 1, times do
     question = question + 1
@@ -174,7 +174,7 @@ while row < #ARGV do
   local name, checks = ARGV[at], nil
   local is_single = count == 1 and algorithms[name] and name ~= "penalty" and not is_denied
   if is_single and ARGV[at + 1] == "acquire" and name ~= "concurrency" then
-    -- Once for all keys; everything between the verb and the id is a number.
+    -- Converted once for all keys: everything between the verb and the id is a number.
     for argument = at + 2, at + stride - 2 do
       ARGV[argument] = ARGV[argument] + 0
     end

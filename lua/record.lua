@@ -1,13 +1,12 @@
--- record: the debts of a group in one value: of each an entry of 16 bytes, big-endian: id, 4 bytes; fraction, 4
--- bytes, of 2^-32 us; us, 8 bytes: the instant at which nothing is owed any more.
--- ids_of(text)                         a list of ids, of a text with 4 bytes of each
--- read_record(text, ids)               the entries as one list: id, fraction, us of each; and with a list of ids, where
---                                      in it the us of each stands
--- place_in_record(entries, id)         where in it the us of this id stands; if it is not there, it is appended,
---                                      and owes nothing
--- entries_as_asked(entries, places)    the entries at these places as a text, whether anything is owed or not
--- write_record(entries)                the text of all entries that count, empty if there are none, and when the
---                                      last of them expires, in us
+-- record: the debts of a group in one value, an entry of 16 bytes for each, big-endian: id, 4 bytes; fraction in
+-- 2^-32 us, 4 bytes; us, 8 bytes: the instant at which the debt is paid back.
+-- ids_of(text)                         the ids in a text with 4 bytes for each, as a list
+-- read_record(text, ids)               the entries as one list: id, fraction, us of each; and for a list of ids the
+--                                      index of the us of each
+-- place_in_record(entries, id)         the index of the us of this id; a missing entry is appended without a debt
+-- entries_as_asked(entries, places)    the entries at these indices as a text, with or without a debt
+-- write_record(entries)                all entries that count as a text, which is empty if there are none; and when
+--                                      the last of them expires, in us
 -- `clock` comes before this script.
 -- Mirrors  src/store/redis/keys.rs
 
@@ -38,7 +37,7 @@ end
 
 local function ids_of(text)
   local ids = { struct.unpack(">" .. string.rep("I4", #text / 4), text) }
-  -- Behind all of them stands the position after them.
+  -- struct.unpack also returns the position after the last number.
   ids[#text / 4 + 1] = nil
   return ids
 end
@@ -52,7 +51,7 @@ local function read_record(text, ids)
   for from = 0, count - 1, most_at_once do
     local part = math.min(count - from, most_at_once)
     local read = { struct.unpack(record_form(part), text, 16 * from + 1) }
-    -- Behind all others stands the position after them.
+    -- struct.unpack also returns the position after the last number.
     read[3 * part + 1] = nil
     if not entries then
       entries = read
@@ -71,7 +70,7 @@ local function read_record(text, ids)
   local places = {}
   for asked, id in ipairs(ids or places) do
     local place = 3 * asked
-    -- Usually in the order in which they are asked for.
+    -- Usually the entries are in the order of the ids.
     if entries[place - 2] ~= id then
       place = place_in_record(entries, id)
     end

@@ -1,17 +1,16 @@
--- self_test: tell which commands of the scripts the user of a store may not call.
+-- self_test: find the commands of the scripts that the user of a store may not call.
 -- KEYS[1]  a key that nothing else uses
--- KEYS[2]  one of another hash slot, so that a server of a cluster refuses the question; absent there
+-- KEYS[2]  a key of another hash slot, so that a cluster node refuses the call; absent for a cluster
 -- Returns  the names of the commands that the user may not call
--- Writes   KEYS[1], and forgets it again; it expires after a second
--- If integers are formatted with fewer digits, the scripts would write other numbers than they have
--- counted.
+-- Writes   KEYS[1], and deletes it again; it expires after a second
+-- If the server formats integers with fewer digits, the scripts would write wrong numbers.
 if string.format("%d", 2 ^ 52) ~= "4503599627370496" then
   error("the scripts need a server that is built for 64 bits")
 end
 
 local key = KEYS[1]
 local denied = {}
--- The error about the first command that the server does not have.
+-- The error for the first command that the server lacks.
 local lacking
 
 local function is_denial(message)
@@ -50,7 +49,7 @@ end
 local expires_ms = string.format("%d", tonumber(clock[1]) * 1000 + 1000)
 local written = try("SET", key, "", "PXAT", expires_ms)
 if written.err then
-  -- A replica, or a server that is full: the caller knows these errors.
+  -- A replica, or a server without memory: the caller knows these errors.
   return (lacking or #denied > 0) and reply() or written
 end
 

@@ -1,4 +1,4 @@
--- several: what debts does of questions about several keys.
+-- several: the part of debts for questions about several keys.
 -- Mirrors  src/algorithm/debt/fast_path.rs
 -- `debts` comes before this script.
 -- The arguments of a row's acquires.
@@ -15,20 +15,20 @@ local function acquires_of(acquires)
   return costs, cost_fractions, rooms, room_fractions, shadows
 end
 
--- Of each key of several: what is owed now, false of a corrupt value; its fraction; and whether that is still to be
+-- For each key of rows "s": the debt now, or false for a corrupt value; its fraction; and whether it is still to be
 -- written.
 local owed, owed_fractions, is_unwritten = nil, {}, {}
--- The first answer of each question about several keys that depends on what is still to be written: it fails when
--- that cannot be.
+-- The first answer of each question about several keys that depends on a debt that is still to be written. It fails if
+-- the write fails.
 local dependent = {}
 local place = 0
--- Their keys are the last ones.
+-- The keys of rows "s" are the last ones.
 local function read_several()
   local missing = {}
   for s = at + 1, #KEYS do
     missing[#missing + 1] = not texts[s] and KEYS[s] or nil
   end
-  -- MGET tells nothing of what is no string.
+  -- MGET returns nothing for a value that is no string.
   local are_missing = #missing == 0 or call("EXISTS", unpack(missing)) == 0
   owed = {}
   for s = at + 1, #KEYS do
@@ -75,7 +75,7 @@ local function several(acquires, times)
         owed[s], owed_fractions[s] = plus(owed[s], owed_fractions[s], own, costs[acquire], cost_fractions[acquire])
         is_unwritten[s], depends = true, true
       elseif is_unwritten[s] and fits[acquire] == 0 and (fit > 0 or not shadows[acquire]) then
-        -- It is denied, or not acquired in shadow, for what others before it acquire.
+        -- It is denied, or not acquired in shadow, because of earlier acquires.
         depends = true
       end
     end
@@ -91,7 +91,7 @@ local function write_several()
   end
 end
 
--- Writes what is still to be written, and returns the reply.
+-- Writes the pending debts, and returns the reply.
 local function finish()
   local is_written, why = pcall(write_several)
   if not is_written then

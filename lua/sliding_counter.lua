@@ -1,16 +1,16 @@
--- sliding_counter: weigh a cost against the counts of two windows, and add to the current one.
+-- sliding_counter: check a cost against the counts of two windows, and add to the current one.
 -- state         string           opened_us:window_us:current:previous
 -- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
--- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
--- Returns       fits, wait_us, used, gone_in_us, more than a window away when the current one counts,
---                next_us; the state to keep, if any, which expires when both counts are gone; without that when it is
---                when it was. Also of what does not fit, when it is repaired
+-- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were acquired, 0 if not known
+-- Returns       fits, wait_us, used, gone_in_us (more than a window if the current window has permits), next_us; the new
+--                state, if any; and the instant at which it expires, which is when both counts are gone, unless that has
+--                not changed. A cost that does not fit has a new state if it repairs one
 -- Mirrors       src/algorithm/sliding_counter.rs
--- a * b / c in whole numbers, and the remainder, for numbers below 2^50. If the product may exceed 2^53,
--- it goes digit by digit of a, to a base with which none of the products does.
+-- a * b / c in whole numbers, and the remainder, for numbers below 2^50. If the product may exceed 2^53, it multiplies
+-- digit by digit of a, in a base with which no product does.
 local function multiply_divide(a, b, c)
   if a < 9007199254740992 / b then
     local rest = a * b % c
@@ -27,8 +27,7 @@ local function multiply_divide(a, b, c)
   end
   return whole, rest
 end
--- The instant from which so many permits fit beside these counts, in the window with this end. They do
--- not fit yet.
+-- The instant from which so many permits fit, which do not fit yet, given the counts of this and the last window.
 local function fits_from(ends, length, limit, permits, this, last)
   local from, counted, room = ends, last, limit - this - permits
   if room < 0 then
@@ -88,9 +87,9 @@ local function sliding_counter(state, at, now)
   end
 
   if verb == "credit" then
-    -- Give back in the windows in which the permits were counted: others may have taken permits
-    -- under other rules since. Without a time, this window's permits go first. Permits of a window
-    -- before the last one have come back.
+    -- Gives back in the windows in which the permits were counted, since others may have acquired permits under other
+    -- rules. If the instant is unknown, this window's permits go first. Permits of a window before the last one have
+    -- come back.
     local taken, back, back_last = ARGV[at + 5] + 0, 0, 0
     if length ~= window_us and taken > 0 then
       -- How many of them still count at least under these rules. No fewer did when they were
@@ -112,16 +111,15 @@ local function sliding_counter(state, at, now)
     end
     return true, 0, used, gone_in(current), 0, kept, expires
   end
-  -- A look changes nothing: until somebody takes permits, the old windows apply.
+  -- A look changes nothing: the old windows apply until permits are acquired.
   local is_denied = verb == "acquire" and cost > 0 and used + cost > limit
   local wait_us, next_us, kept, expires = 0, 0, nil, nil
   if is_denied then
     wait_us = fits_from(opened + length, length, limit, cost, current, previous) - now
   end
-  -- What a take makes of a window takes up to two windows to come back. So there may not be a whole one
-  -- in which time stands still.
+  -- Permits take up to two windows to come back, so time must not stand still for another whole window.
   if opened > now and (opened > now + window_us or wait_us > 2 * window_us) then
-    -- By a clock that was ahead: all that counts was taken in the window that now is in.
+    -- A clock that was ahead has counted them: all permits count as acquired in the window of now.
     at_us, opened, length = now, now - now % window_us, window_us
     used = math.min(used, 999999999999999)
     current, previous, expires_alike = used, 0, false
@@ -140,7 +138,7 @@ local function sliding_counter(state, at, now)
     return not is_denied, wait_us, used, gone_in(current), next_us, kept, expires
   end
 
-  -- The length was changed: the spread is unknown, so all permits count as taken in this window.
+  -- The length was changed. How the permits spread is unknown, so all count as acquired in this window.
   if length ~= window_us then
     current, previous = used, 0
     length, opened, expires_alike = window_us, at_us - at_us % window_us, false

@@ -1,14 +1,14 @@
--- sliding_log: weigh a cost against the permits taken within the last window, and log it.
+-- sliding_log: check a cost against the permits acquired within the last window, and log it.
 -- KEYS[i]       state key        list, newest first: expires_us, total, at_us, total, ..., at_us, total;
 --                                each at_us stands between the running totals after and before it
 -- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
--- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
+-- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were acquired, 0 if not known
 -- Returns       fits, wait_us, used, empty_in_us, next_us
--- Writes        KEYS[i] in its commit, also of what does not fit, when it is repaired; expires when the
---                newest entry lapses by the window it was charged with
+-- Writes        KEYS[i] in the function that it returns, which repairs the log if the cost does not fit; expires when
+--                the newest entry lapses by the window it was charged with
 -- Mirrors       src/algorithm/sliding_log.rs
 local function sliding_log(key, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -17,8 +17,8 @@ local function sliding_log(key, at, now)
 
   -- Entries are numbered from the newest, 0, to the oldest. Indices and numbers that are always
   -- needed are written as texts: converting a number costs Redis as much as finding an entry.
-  -- If a clock that was ahead has logged the newest entries, so many of them, what stands in place of
-  -- these until it is written: the beginning of a log whose newest entry is logged now.
+  -- If a clock that was ahead has logged the newest entries, `repaired` is what replaces the newest `replaced` of them:
+  -- the beginning of a log whose newest entry is logged now.
   local repaired, replaced, repair
   local function number(index)
     if repaired and index ~= "-1" then
@@ -85,8 +85,8 @@ local function sliding_log(key, at, now)
       repaired = nil
     end
   end
-  -- The entries that count at an instant in windows of this length, the running total before them,
-  -- and what was taken with them.
+  -- The number of entries that count at an instant in windows of this length, the running total before them, and
+  -- their permits.
   local function counted(within_us, at_us)
     local oldest = repaired and instant(count - 1) or number("-2")
     if oldest + within_us > at_us then
@@ -105,8 +105,7 @@ local function sliding_log(key, at, now)
     at_us = math.max(now, newest)
     live, base, used = counted(window_us, at_us)
   end
-  -- By this window, and together with the whole log, which is forgotten by the window it was
-  -- charged with.
+  -- An entry lapses by this window, or with the whole log, which expires by the window it was charged with.
   local function lapses_in(instant)
     local left = math.min(instant + window_us, expires) - now
     return left > 0 and left or error("corrupt value")
@@ -114,8 +113,8 @@ local function sliding_log(key, at, now)
   local empty_in = used > 0 and lapses_in(newest) or 0
 
   if verb == "credit" then
-    -- Others may have taken permits under other rules since: what has lapsed only by this window
-    -- stays, and the log keeps the window it was charged with.
+    -- Others may have acquired permits under other rules. So what has lapsed only by this window stays, and the log
+    -- keeps the window it was charged with.
     local taken_us, back, charged_us = ARGV[at + 5] + 0, math.min(used, cost), expires - newest
     if back == 0 or (taken_us > 0 and taken_us + math.min(window_us, charged_us) <= at_us) then
       return true, 0, used, empty_in, 0
@@ -123,7 +122,7 @@ local function sliding_log(key, at, now)
     local function used_with(entry)
       return taken(base, number(2 * entry + 1))
     end
-    -- At least as much counts later, or at an earlier instant.
+    -- As many permits or more must count in a longer window, or at an earlier instant.
     local function left_of(counting)
       return counting >= back and counting - back or error("corrupt value")
     end
@@ -133,8 +132,8 @@ local function sliding_log(key, at, now)
       return instant(entry) <= taken_us
     end)
     if own == newest_ones then
-      -- The instant is unknown, or many others were taken since: give back the oldest, as those
-      -- that remain lapse no earlier than the ones given back would have.
+      -- The instant is unknown, or many others were acquired since: gives back the oldest, so that those that remain
+      -- lapse no earlier.
       local counting
       live, base, counting = counted(math.max(window_us, charged_us), at_us)
       local left = math.min(used, left_of(counting))
@@ -151,7 +150,7 @@ local function sliding_log(key, at, now)
       end
     end
 
-    -- As if they had never been taken. What the entry does not have is taken from those before it.
+    -- As if they had never been acquired. Permits that the entry does not have are given back from those before it.
     back = math.min(back, used_with(own))
     local left = used_with(own) - back
     local kept = first(live, function(entry)
@@ -185,8 +184,7 @@ local function sliding_log(key, at, now)
       redis.call("PEXPIREAT", key, math.ceil(expires / 1000))
     end
   end
-  -- When the newest of those entries was logged that have to lapse until so many of the used permits
-  -- are back.
+  -- When the last of the entries was logged that have to lapse until so many permits are back.
   local function logged_with(permits)
     local enough = first(live, function(entry)
       return taken(base, number(2 * entry + 1)) < permits
@@ -205,7 +203,7 @@ local function sliding_log(key, at, now)
     end
     return not is_denied, wait_us, used, empty_in, next_us, repair
   end
-  -- Once permits are taken, the log is not forgotten before it lapses by this window.
+  -- Once permits are acquired, the log does not expire before it lapses by this window.
   empty_in = used > 0 and newest + window_us - now or 0
   local added, next_us = math.min(used + cost, 999999999999999) - used, 0
   local too_many = used + added + 1 - limit
@@ -217,8 +215,7 @@ local function sliding_log(key, at, now)
       repair()
     end
     local latest = text_of(at_us + window_us)
-    -- A user without the right to one of these commands leaves a whole log behind, not pieces of
-    -- one.
+    -- If the user lacks the permission for one of these commands, a valid log is left behind.
     if now >= expires then
       -- A server at its memory limit refuses only the first write, and never a DEL.
       if length > 0 then

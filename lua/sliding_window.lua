@@ -1,32 +1,32 @@
--- sliding_window: weigh a cost against the counts of the slices of the last window, and add to one.
+-- sliding_window: check a cost against the counts of the slices of the last window, and add to one.
 -- state         string           expires_us:total, then :ends_us:used of each slice, newest first; total is
---                                what all of them have. So a take reads and writes the beginning, and what
---                                lapses at the end, however many slices there are
+--                                the sum of all slices. So an acquire reads and writes only the beginning, and the
+--                                lapsed slices at the end, however many slices there are
 -- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
 -- ARGV[at + 4]  window_us        integer > 0
--- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were taken, 0 when not known
+-- ARGV[at + 5]  taken_us         integer >= 0; credit: when the permits were acquired, 0 if not known
 -- ARGV[at + 6]  slice_us         integer > 0
--- Returns       fits, wait_us, used, empty_in_us, next_us; the state to keep, if any, which expires when the newest
---                slice lapses; without that when it is when it was. Also of what does not fit, when it is
---                repaired
+-- Returns       fits, wait_us, used, empty_in_us, next_us; the new state, if any; and the instant at which it expires,
+--                which is when the newest slice lapses, unless that has not changed. A cost that does not fit has a
+--                new state if it repairs one
 -- Mirrors       src/algorithm/sliding_window.rs
 local function checked_slice(ends, count, expires)
   ends, count = tonumber(ends), tonumber(count)
-  -- No limit is higher, and everything a slice was charged with is over by then.
+  -- No limit is higher, and no slice ends after the state expires.
   if not ends or count > 999999999999999 or ends > expires then
     error("corrupt value")
   end
   return ends, count
 end
--- The slice that begins at this place of the text: its end, its count, and what is behind it.
+-- The slice that begins at this index of the text: its end, its count, and the index after it.
 local function slice_from(text, first, expires)
   local ends, count, behind = string.match(text, "^:(%d+):(%d+)()", first)
   ends, count = checked_slice(ends, count, expires)
   return ends, count, behind
 end
--- The slice that stops there: its end, its count, and where it begins.
+-- The slice whose text ends at this index: its end, its count, and where its text begins.
 local function slice_up_to(text, last, expires)
   -- None is longer.
   local before = math.max(last - 33, 0)
@@ -34,8 +34,8 @@ local function slice_up_to(text, last, expires)
   ends, count = checked_slice(ends, count, expires)
   return ends, count, before + first
 end
--- The end of the newest of the slices that have to lapse, from the one that stops there on, until so
--- many permits are back.
+-- The end of the last slice that has to lapse until so many permits are back, beginning with the slice whose text ends
+-- at this index.
 local function ends_with(text, last, expires, permits)
   local ends, freed = nil, 0
   while freed < permits do
@@ -51,7 +51,7 @@ local function sliding_window(state, at, now)
   local window_us, slice_us = ARGV[at + 4] + 0, ARGV[at + 6] + 0
   local format, sub = string.format, string.sub
 
-  -- What all slices have, the newest one, and where that and the others begin.
+  -- The sum of all slices; the end and the count of the newest; where its text and that of the others begin.
   local total, newest, newest_count, first, others = 0, 0, 0, 1, 1
   local expires, charged_us = 0, window_us
   if state then
@@ -70,7 +70,7 @@ local function sliding_window(state, at, now)
     end
   end
   state = state or ""
-  -- What the slices that still count have, and where they stop.
+  -- The sum of the slices that still count, and where their text ends.
   local used, stop = 0, first - 1
   if now < expires then
     used, stop = total, #state
@@ -91,24 +91,22 @@ local function sliding_window(state, at, now)
   local function end_of_slice(instant)
     return instant - instant % slice_us + slice_us
   end
-  -- By this window, and together with the whole state, which is forgotten by the window it was
-  -- charged with.
+  -- A slice lapses by this window, or with the whole state, which expires by the window it was charged with.
   local function lapses_in(ends)
     return math.min(ends + window_us, newest + charged_us) - now
   end
   local empty_in = used > 0 and lapses_in(newest) or 0
 
   if verb == "credit" then
-    -- Others may have taken permits under other rules since: what has lapsed only by this window
-    -- stays, and the state keeps the window it was charged with.
+    -- Others may have acquired permits under other rules. So what has lapsed only by this window stays, and the state
+    -- keeps the window it was charged with.
     local taken_us, back = ARGV[at + 5] + 0, math.min(used, cost)
     local shorter_us = math.min(window_us, charged_us)
     if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + shorter_us <= now) then
       return true, 0, used, empty_in, 0
     end
-    -- Permits of the slice in which they were taken, and then of those before it. If that is
-    -- unknown, the oldest, as those that remain lapse no earlier than the ones given back would
-    -- have.
+    -- Gives back permits of the slice in which they were acquired, and then of those before it. If the instant is
+    -- unknown, gives back the oldest, so that those that remain lapse no earlier.
     local from = taken_us > 0 and first or stop + 1
     while from <= stop do
       local ends, _, behind = slice_from(state, from, expires)
@@ -117,7 +115,7 @@ local function sliding_window(state, at, now)
       end
       from = behind
     end
-    -- What stands from there to `last` goes, but for what is left of the slice that is not empty then.
+    -- The text from `from` to `last` is replaced by `left`: the rest of a slice that is not empty afterwards.
     local last, rest, left = from - 1, back, ""
     local function give_back(ends, count)
       local given = math.min(rest, count)
@@ -146,11 +144,11 @@ local function sliding_window(state, at, now)
     return true, 0, used, used > 0 and lapses_in(newest) or 0, 0, kept, newest + charged_us
   end
   local is_denied = verb == "acquire" and cost > 0 and used + cost > limit
-  -- No slice is longer than its window. One that was charged by a longer window need not be from a clock
-  -- that was ahead, and is left as it is until permits are taken by this one.
+  -- No slice is longer than its window. A slice of a longer window need not come from a clock that was ahead, and stays
+  -- until permits are acquired by this window.
   local repaired, repaired_expires
   if newest > now + math.max(window_us, (is_denied or cost == 0) and charged_us or 0) then
-    -- All that was taken after this slice was taken in it.
+    -- Permits of later slices count in the slice of now.
     newest, newest_count = end_of_slice(now), 0
     local from = first
     while from <= #state do
@@ -180,7 +178,7 @@ local function sliding_window(state, at, now)
   end
 
   if used > 0 then
-    -- Once permits are taken, the state is not forgotten before it lapses by this window.
+    -- Once permits are acquired, the state does not expire before it lapses by this window.
     empty_in = newest + window_us - now
   end
   local added, next_us = math.min(used + cost, 999999999999999) - used, 0
@@ -192,8 +190,7 @@ local function sliding_window(state, at, now)
   if added <= 0 then
     return true, 0, used, empty_in, next_us, repaired, repaired_expires
   end
-  -- Into the newest slice also if the clock stepped back, or slices were made shorter. One that has
-  -- lapsed ended before.
+  -- Also if the clock stepped back, or slices were made shorter, permits go into the newest slice.
   if newest >= ends then
     ends, count, first = newest, newest_count, others
   end

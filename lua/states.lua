@@ -1,22 +1,22 @@
--- states: where the states of checks stand; how one check is evaluated, and carried out.
--- KEYS[i]                    the key of a check; several checks may have one key. It holds the state of one of
---                            them, a text that its algorithm writes, or of a group's debts a record
--- ARGV[at + 1]               verb; reset is done here: it forgets the state
--- ARGV[at + stride - 1]      id: its entry in a record; empty if the state stands alone
--- Returns       nothing; decide and questions call what is here
--- Writes        KEYS[i], once for all that a question has changed; it expires at the end of the second in which
---               its state does, or the last of its record's
+-- states: read and write the states of checks; evaluate one check, and carry it out.
+-- KEYS[i]                    the key of a check; several checks may have the same key. It holds a state, which is a
+--                            text that the algorithm writes, or a record with the debts of a group
+-- ARGV[at + 1]               verb; reset is carried out here: it deletes the state
+-- ARGV[at + stride - 1]      id of the entry in a record; empty if the key holds one state
+-- Returns       nothing; decide and questions call these functions
+-- Writes        KEYS[i], once for all changes by a question; it expires at the end of the second in which its state
+--               expires, or the last state of its record
 -- Mirrors       src/store/redis/keys.rs
--- Before it stand `record`, `stride`, the arguments that each check has room for, the functions that evaluate the
--- algorithms of the checks, and a table `algorithms` of them by name.
+-- Before this script come `record`, `stride` (the number of arguments of each check), the functions of the algorithms
+-- of the checks, and the table `algorithms` of these functions by name.
 local format = string.format
 
--- These are not texts: they read and write their key themselves.
+-- The states of these algorithms are no texts: their functions read and write the key.
 local own_type = { sliding_log = true, concurrency = true }
--- What each key holds, read once for all questions: a state, or the entries of a record and their places by id;
--- whether that is still to be written; and when a state then expires, if not when the stored one does.
+-- The value of each key, read once for all questions: a state, or the entries of a record and their indices by id;
+-- whether it is still to be written; and when the state expires, if that changes.
 local held = {}
--- Whether what writes its key itself has done so since the driver has set this.
+-- Whether an algorithm of own_type has written since `questions` has reset this.
 local has_written = false
 
 local function read(key, id)
@@ -51,13 +51,13 @@ local function state_of(key, id)
   return fraction > 0 and format("%d:%d", us, fraction) or us
 end
 
--- The id of the check whose arguments begin there, if its state is an entry of a record.
+-- The id of the check whose arguments begin at `at`, if its state is an entry of a record.
 local function id_of(at)
   local id = ARGV[at + stride - 1]
   return id ~= "" and id + 0 or nil
 end
 
--- Does nothing unless something is still to be written.
+-- Writes the value of a key, if it has changed.
 local function write(key)
   local value = held[key]
   if not (value and value.is_changed) then
@@ -79,8 +79,8 @@ local function write(key)
   value.is_changed, value.expires = false, nil
 end
 
--- Returns fits, wait_us, level, more, next_us; then the state to keep, if any, and when it expires, or nothing if
--- it expires when the stored one does.
+-- Returns fits, wait_us, level, more, next_us; then the new state, if any, and when it expires, or nothing if it
+-- expires when the stored one does.
 local function evaluate(i, name, at)
   local key, id = KEYS[i], id_of(at)
   if ARGV[at + 1] == "reset" then
@@ -96,7 +96,7 @@ local function evaluate(i, name, at)
   return algorithms[name](state_of(key, id), at, now)
 end
 
--- Carries out what was evaluated; what stands in texts is then still to be written.
+-- Carries out the result of evaluate. States that are texts are written later, by write.
 local function keep(i, at, kept, expires)
   if type(kept) == "function" then
     kept()

@@ -1,4 +1,4 @@
--- token_bucket: take tokens from a bucket that is refilled continuously.
+-- token_bucket: acquire tokens from a bucket that is refilled continuously.
 -- state         number or string the instant at which the bucket is full, as debt has it
 -- ARGV[at + 1]  verb             acquire | borrow | charge | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0
@@ -7,7 +7,7 @@
 -- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
 -- ARGV[at + 6]  longest_us       integer >= 0
 -- ARGV[at + 7]  mark_fraction    integer >= 0; the arguments so far are those of debt
--- Returns       fits, wait_us, debt_us, debt_fraction; the state to keep, if any, and when it expires
+-- Returns       fits, wait_us, debt_us, debt_fraction; the new state, if any, and when it expires
 -- Mirrors       src/algorithm/debt/mod.rs
 local function token_bucket(state, at, now)
   return debt(state, at, now, false)

@@ -1,11 +1,11 @@
--- usual: what debts does of its most usual questions, which need none of what is made for others: for a small batch
--- making that takes as long as evaluating.
+-- usual: the part of debts for the most usual questions. It comes first and needs no other functions: for a small batch,
+-- defining those would take as long as evaluating.
 -- Mirrors  src/algorithm/debt/fast_path.rs
 -- `clock` comes before this script, `debts` after it.
 local KEYS, ARGV, floor, min = KEYS, ARGV, math.floor, math.min
 local byte, find, format = string.byte, string.find, string.format
 
--- No debt is this large: a reply has no room for much more.
+-- No debt reaches this: a reply could not hold much more.
 local too_late = now + 2 ^ 52
 local texts = call("MGET", unpack(KEYS))
 local answers, answered, at, row, left = {}, 0, 0, 3, nil
@@ -14,7 +14,7 @@ local function failure(why)
   return type(why) == "table" and why or { err = why }
 end
 
--- Numbers as texts for commands. Keys that owe nothing are mostly written alike.
+-- Numbers as texts for commands. Keys without a debt mostly get the same value.
 local texts_of = {}
 local function text_of(number)
   local text = texts_of[number]
@@ -25,13 +25,13 @@ local function text_of(number)
   return text
 end
 
--- The first answer of the question that is being written.
+-- The index of the first answer of the question that is being written.
 local writing
--- Each returns whether it has evaluated the whole row. It stops at a question that is not as usual, or that fails before
--- anything is written: what follows goes on with that.
+-- Each function returns whether it has evaluated the whole row. It stops at an unusual question, or at one that fails
+-- before anything is written; debts continues there.
 local usual = {}
 
--- About the next key, which owes whole microseconds, and whose cost is whole.
+-- Questions about one key, with a debt and a cost in whole microseconds.
 usual["1"] = function()
   if ARGV[row + 2] == "0" or ARGV[row + 5] ~= "0" or ARGV[row + 7] ~= "0" then
     return false
@@ -47,7 +47,7 @@ usual["1"] = function()
         sum = cost * min(times, floor((room - debt) / cost) + 1)
         sum_text = format("%d", sum)
       end
-      -- INCRBY refuses what is no whole number by itself.
+      -- INCRBY itself refuses a value that is not a whole number.
       local paid = call("INCRBY", KEYS[s], sum_text)
       texts[s], at, left, writing = paid, s, last - s, s
       if (paid - 1) % 1000000 < sum then
@@ -74,8 +74,8 @@ usual["1"] = function()
   return true
 end
 
--- About the next record, which has just the entries that are asked for, in their order, without fractions. All that
--- owe nothing are written alike.
+-- Questions about a record that has exactly the requested entries, in their order, without fractions. Records without
+-- a debt get the same value.
 usual.g = function()
   local acquires = ARGV[row + 1] + 0
   if ARGV[row + 2] == "0" or ARGV[row + 3] ~= "1" then
@@ -140,8 +140,8 @@ usual.g = function()
   return true
 end
 
--- About several keys each, up to the last row: all of which owe whole microseconds, and whose costs are whole. What they
--- acquire together is written at the end.
+-- Questions about several keys, in all remaining rows, with debts and costs in whole microseconds. All debts are written
+-- at the end.
 usual.s = function()
   local behind = row
   while behind <= #ARGV do
@@ -166,7 +166,7 @@ usual.s = function()
   for s = at + 1, #KEYS do
     local text = texts[s]
     local debt = (text or 0) - now
-    -- INCRBY refuses a leading zero.
+    -- INCRBY would refuse a leading zero.
     if debt >= 2 ^ 52 or (text and byte(text) == 48) then
       return false
     end
@@ -205,7 +205,7 @@ usual.s = function()
           local sum = own * costs[acquire]
           owed[s], added[s], depends = owed[s] + sum, (added[s] or 0) + sum, true
         elseif added[s] and fits[acquire] == 0 and (fit > 0 or not shadows[acquire]) then
-          -- It is denied, or not acquired in shadow, for what others before it acquire.
+          -- It is denied, or not acquired in shadow, because of earlier acquires.
           depends = true
         end
       end
@@ -217,7 +217,7 @@ usual.s = function()
     row = row + 4 + 5 * acquires
   end
 
-  -- A server that does not accept writes refuses the first one, so that nothing is written.
+  -- A server that accepts no writes refuses the first one, so nothing is written.
   local is_written, why = pcall(function()
     for s = at + 1, #KEYS do
       local sum = added[s]

@@ -1,5 +1,4 @@
-//! Errors: a configuration that makes no sense, a question that cannot be asked, a store that gives
-//! no answer.
+//! Errors: an invalid configuration, an invalid call, a store that fails.
 
 use std::error::Error;
 use std::fmt;
@@ -8,8 +7,8 @@ use std::sync::Arc;
 use crate::labels::labels;
 use crate::one_line::OneLine;
 
-/// `Debug` is what `main` prints of an error that it returns, and what `unwrap` prints: the same line as
-/// `Display`.
+/// `main` prints the `Debug` form of an error that it returns, and so does `unwrap`. So `Debug`
+/// shows the same line as `Display`.
 macro_rules! debug_as_display {
     ($($error:ty),+) => {$(
         impl fmt::Debug for $error {
@@ -24,11 +23,10 @@ pub(crate) use debug_as_display;
 
 debug_as_display!(ConfigError, CheckError, StoreError);
 
-/// A configuration that makes no sense. Tells the bad input and what would be right: `Display` and
-/// `Debug` are one line for people.
+/// An invalid configuration. `Display` and `Debug` show one line with the field, the value that was
+/// given and what was expected.
 ///
-/// Extractors and matchers of one's own make them, too, where they are
-/// [validated](crate::KeyExtractor::validate):
+/// Your own extractors and matchers return it from [`validate`](crate::KeyExtractor::validate):
 ///
 /// ```
 /// use tower_throttle::{
@@ -70,25 +68,25 @@ pub enum ConfigError {
         field: &'static str,
         /// What was given.
         given: String,
-        /// What would be right.
+        /// What was expected.
         expected: &'static str,
     },
-    /// An option was set that only other algorithms have.
+    /// An option was set that only other algorithms support.
     #[non_exhaustive]
     NotForThisAlgorithm {
         /// The option.
         field: &'static str,
-        /// The algorithms that have it.
+        /// The algorithms that support it.
         belongs_to: &'static str,
     },
-    /// A text cannot be read as a value of the field.
+    /// A text cannot be parsed as a value of the field.
     #[non_exhaustive]
     Malformed {
         /// The field.
         field: &'static str,
         /// What was given.
         given: String,
-        /// What is wrong with it, or what would be right.
+        /// What is wrong with it, or what was expected.
         reason: String,
     },
     /// Two policies of one limiter have the same name, so they would share their counts.
@@ -108,7 +106,7 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// A value is out of range: "`field`: got `given`, expected `expected`".
+    /// A value is out of range. Shown as "`field`: got `given`, expected `expected`".
     pub fn out_of_range(
         field: &'static str,
         given: impl fmt::Display,
@@ -121,8 +119,8 @@ impl ConfigError {
         }
     }
 
-    /// A text cannot be read as a value of the field: "`field`: got `given`: `reason`", with what was
-    /// given in quotation marks.
+    /// A text cannot be parsed as a value of the field. Shown as "`field`: got `given`: `reason`",
+    /// with `given` in quotation marks.
     pub fn malformed(
         field: &'static str,
         given: impl Into<String>,
@@ -174,7 +172,8 @@ impl fmt::Display for ConfigError {
 
 impl Error for ConfigError {}
 
-/// A question that the limiter cannot answer. `Display` and `Debug` are one line for people.
+/// A call that the limiter cannot answer, such as one that names an unknown policy. `Display` and
+/// `Debug` show one line.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CheckError {
@@ -183,18 +182,19 @@ pub enum CheckError {
         /// The name asked for.
         name: String,
     },
-    /// The policy's limit does not support waiting: its algorithm does not hand out permits before
-    /// they are available.
+    /// The policy's algorithm does not support waiting. Only GCRA, token buckets and leaky buckets
+    /// can reserve permits in advance.
     CannotWait {
         /// The policy.
         name: String,
     },
-    /// The policy counts what runs at the same time: its places are given back whole.
+    /// The policy has a concurrency limit. Its permits are returned when they are dropped, so there
+    /// is no cost to settle.
     CannotSettle {
         /// The policy.
         name: String,
     },
-    /// One decision was to be made by a policy about the same key twice: ask once, for the sum.
+    /// The call names the same policy and key twice. Pass them once, with the sum of the costs.
     AskedTwice {
         /// The policy.
         name: String,
@@ -202,7 +202,7 @@ pub enum CheckError {
 }
 
 impl CheckError {
-    /// The policy that was asked.
+    /// The name of the policy that the call named.
     pub fn policy(&self) -> &str {
         match self {
             Self::UnknownPolicy { name }
@@ -219,15 +219,15 @@ impl fmt::Display for CheckError {
             Self::UnknownPolicy { name } => write!(f, "no policy is named {name:?}"),
             Self::CannotWait { name } => write!(
                 f,
-                "policy {name:?}: only a limit of gcra, token_bucket or leaky_bucket can be waited for"
+                "policy {name:?}: waiting needs a limit of gcra, token_bucket or leaky_bucket"
             ),
             Self::CannotSettle { name } => write!(
                 f,
-                "policy {name:?}: the places of a concurrency limit cannot be settled, only dropped"
+                "policy {name:?}: permits of a concurrency limit cannot be settled, drop them instead"
             ),
             Self::AskedTwice { name } => write!(
                 f,
-                "policy {name:?}: asked twice about the same key, ask once for the sum of the costs"
+                "policy {name:?}: the same key is given twice, give it once with the sum of the costs"
             ),
         }
     }
@@ -235,16 +235,18 @@ impl fmt::Display for CheckError {
 
 impl Error for CheckError {}
 
-/// Why a store gave no answer.
+/// Why a store call failed.
 ///
-/// [`kind`](Self::kind) is for the program. `Display` and `Debug` are for the operator, in one line: the
-/// kind, what the server answered and what to do about it. They name the server, the node of a cluster
-/// or Sentinel's master, but no server behind a pool of yours. As they tell every cause, there is no
-/// [`source`](Error::source), so that a report with causes repeats nothing; a program that looks for a
-/// certain cause finds it as [`inner`](Self::inner).
+/// Programs match on [`kind`](Self::kind). `Display` and `Debug` are for the operator: one line
+/// with the kind, the server's answer and a remedy. The line names the server, the cluster node or
+/// the Sentinel master. It names no server if the store uses your own connection pool.
 ///
-/// Clones share the cause, for example that of one failure that many questions met. Its text is in
-/// logs, too, and must not contain secrets.
+/// The line already includes every cause, so [`source`](Error::source) returns `None` and error
+/// reports repeat nothing. [`inner`](Self::inner) returns the cause for programs that look for a
+/// certain one.
+///
+/// Clones share the cause: one failure may fail many calls. The text is written to logs, so it must
+/// not contain secrets.
 #[derive(Clone)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -252,16 +254,16 @@ pub struct StoreError {
     scope: Scope,
 }
 
-/// What a failure says about the store.
+/// What a failure tells about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Store,
-    /// Another part of the store has answered the same question.
+    /// Only a part of the store failed: another part answered the same call.
     Part,
     ThisProcess,
 }
 
-/// An error with the address of the server in front.
+/// An error, prefixed with the server's address.
 #[cfg(feature = "redis")]
 #[derive(Debug)]
 struct OfServer {
@@ -281,38 +283,39 @@ impl fmt::Display for OfServer {
 
 #[cfg(feature = "redis")]
 impl Error for OfServer {
-    /// The source of the error that is shown with the address.
+    /// The source of the wrapped error, whose own text is shown with the address.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.error.as_deref().and_then(Error::source)
     }
 }
 
-/// The kinds of failure of a store.
+/// The kinds of store failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The address, the user, the password or the rights are wrong.
+    /// The address, user name, password or permissions are wrong.
     Configuration,
-    /// No connection: refused, unknown host, too many clients. Nothing was counted.
+    /// No connection: refused, unknown host, or too many clients. Nothing was counted.
     Unreachable,
-    /// The connection broke after the question was sent: it may have been counted, so it is not
-    /// asked again.
+    /// The connection broke after the command was sent. The request may have been counted, so the
+    /// command is not repeated.
     Interrupted,
-    /// No answer within the deadline: it may have been counted, so it is not asked again.
+    /// No answer within the timeout. The request may have been counted, so the command is not
+    /// repeated.
     TimedOut,
-    /// The server refuses for now: loading, a script running, a cluster down, read-only. Nothing
-    /// was counted.
+    /// The server rejects commands for now: it is loading, running a script or read-only, or its
+    /// cluster is down. Nothing was counted.
     Busy,
-    /// The server, or the memory store, is at its memory bound. Nothing was counted.
+    /// The server or the memory store has reached its memory limit. Nothing was counted.
     Full,
-    /// As many questions as allowed are already in flight. Nothing was counted.
+    /// Too many calls are already in flight. Nothing was counted.
     Overloaded,
-    /// The store was not asked, because it had failed too often: the circuit breaker is open.
-    /// Nothing was counted.
+    /// The circuit breaker is open after repeated failures, so the store was not called. Nothing
+    /// was counted.
     BreakerOpen,
     /// The key holds a value that this crate did not write. Nothing was counted.
     CorruptValue,
-    /// The answer has an unknown shape: it may have been counted.
+    /// The reply has an unknown format. The request may have been counted.
     BadReply,
 }
 
@@ -326,7 +329,7 @@ impl StoreError {
         }
     }
 
-    /// An error with this cause.
+    /// An error with this cause. The cause's text becomes part of this error's text.
     pub fn with_source(
         kind: StoreErrorKind,
         source: impl Into<Box<dyn Error + Send + Sync>>,
@@ -338,7 +341,7 @@ impl StoreError {
         }
     }
 
-    /// The same, if the cause is this process: it says nothing about the store.
+    /// Marks the failure as one of this process, which tells nothing about the store.
     #[cfg(feature = "redis")]
     pub(crate) fn of_this_process(self) -> Self {
         Self {
@@ -347,7 +350,7 @@ impl StoreError {
         }
     }
 
-    /// The same, if another part of the store has answered the same question.
+    /// Marks the failure as one of a part of the store: another part answered the same call.
     #[cfg(feature = "redis")]
     pub(crate) fn of_part(self) -> Self {
         Self {
@@ -356,17 +359,17 @@ impl StoreError {
         }
     }
 
-    /// Whether it says nothing about the store.
+    /// Whether this process caused the failure, so that it tells nothing about the store.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.scope == Scope::ThisProcess
     }
 
-    /// Whether another part of the store works.
+    /// Whether another part of the store answered the same call.
     pub(crate) fn is_of_part(&self) -> bool {
         self.scope == Scope::Part
     }
 
-    /// The same, naming the server, unless it names one already.
+    /// Adds the server's address, unless the error has one already.
     #[cfg(feature = "redis")]
     pub(crate) fn of_server(self, address: impl fmt::Display) -> Self {
         let inner = self.inner.as_deref();
@@ -389,12 +392,12 @@ impl StoreError {
         self.kind
     }
 
-    /// The error that was the cause, whose text is a part of this one's.
+    /// The cause. Its text is already part of this error's text.
     pub fn inner(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
         self.inner.as_deref()
     }
 
-    /// All its causes, in one text on one line.
+    /// All causes, joined to one line.
     pub(crate) fn causes(&self) -> Option<String> {
         let mut causes: Option<String> = None;
         let mut beneath = self
@@ -403,11 +406,11 @@ impl StoreError {
             .map(|inner| inner as &(dyn Error + 'static));
         while let Some(cause) = beneath {
             // Some errors repeat the text of their causes.
-            let said = OneLine(cause).to_string();
+            let text = OneLine(cause).to_string();
             causes = match causes {
-                None => Some(said),
-                Some(causes) if causes.contains(&said) => Some(causes),
-                Some(causes) => Some(format!("{causes}: {said}")),
+                None => Some(text),
+                Some(causes) if causes.contains(&text) => Some(causes),
+                Some(causes) => Some(format!("{causes}: {text}")),
             };
             beneath = cause.source();
         }
@@ -416,7 +419,7 @@ impl StoreError {
 }
 
 labels! {
-    /// Its name, as a label of metrics; `Display` is a sentence.
+    /// The name, used as a metrics label. `Display` shows a sentence instead.
     StoreErrorKind {
         Configuration = "configuration",
         Unreachable = "unreachable",
@@ -432,7 +435,7 @@ labels! {
 }
 
 impl StoreErrorKind {
-    /// Whether the question may have been counted all the same.
+    /// Whether the store may have counted the request despite the failure.
     pub(crate) fn may_have_counted(self) -> bool {
         matches!(self, Self::Interrupted | Self::TimedOut | Self::BadReply)
     }
@@ -445,12 +448,12 @@ impl fmt::Display for StoreErrorKind {
             Self::Unreachable => "the store cannot be reached",
             Self::Interrupted => "the connection to the store broke before the answer",
             Self::TimedOut => "the store did not answer within the deadline",
-            Self::Busy => "the store refuses questions for now",
+            Self::Busy => "the store rejects commands for now",
             Self::Full => "the store has reached its memory limit",
-            Self::Overloaded => "too many questions to the store are in flight",
-            Self::BreakerOpen => "the store failed too often and is not asked for a while",
-            Self::CorruptValue => "the key holds a value that is not ours",
-            Self::BadReply => "the store's answer has an unknown shape",
+            Self::Overloaded => "too many calls to the store are in flight",
+            Self::BreakerOpen => "the store failed repeatedly and is not called for a while",
+            Self::CorruptValue => "the key holds a value that this crate did not write",
+            Self::BadReply => "the store's reply has an unknown format",
         })
     }
 }
@@ -489,8 +492,8 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_a_store_tells_each_cause_once_in_one_line() {
-        for (says, told) in [
+    fn a_store_error_shows_each_cause_once_on_one_line() {
+        for (cause, shown) in [
             ("no route", "no route: out of order"),
             ("no route (out of order)", "no route (out of order)"),
             (
@@ -498,9 +501,9 @@ mod tests {
                 "no\\nERROR route\\u{1b}[2J\\u{202e}: out of order",
             ),
         ] {
-            let cause = Outer(says, io::Error::other("out of order"));
+            let cause = Outer(cause, io::Error::other("out of order"));
             let error = StoreError::with_source(StoreErrorKind::Unreachable, cause);
-            let line = format!("the store cannot be reached: {told}");
+            let line = format!("the store cannot be reached: {shown}");
             assert_eq!(error.to_string(), line);
             assert_eq!(format!("{error:?}"), line, "as `main` prints it");
             assert_eq!(format!("{error:#?}"), line);
@@ -530,21 +533,30 @@ mod tests {
         }
     }
 
-    /// Whoever wrote it, it is one line, on which all of it can be seen.
+    /// Foreign text cannot add or hide a log line.
     #[test]
-    fn what_others_said_is_shown_on_one_line() {
-        let said = "x\r\nERROR forged\u{1b}[2K\u{202e}";
-        let malformed = ConfigError::malformed("field", said, said);
-        let store = StoreError::with_source(StoreErrorKind::Unreachable, said);
+    fn foreign_text_is_shown_on_one_line() {
+        let foreign = "x\r\nERROR forged\u{1b}[2K\u{202e}";
+        let malformed = ConfigError::malformed("field", foreign, foreign);
+        let store = StoreError::with_source(StoreErrorKind::Unreachable, foreign);
         #[cfg(feature = "redis")]
-        let store = store.of_server(said);
+        let store = store.of_server(foreign);
         for shown in [
             malformed.to_string(),
-            malformed.in_policy(said).to_string(),
-            ConfigError::out_of_range("field", said, "another").to_string(),
-            ConfigError::DuplicatePolicy { name: said.into() }.to_string(),
-            CheckError::UnknownPolicy { name: said.into() }.to_string(),
-            CheckError::CannotWait { name: said.into() }.to_string(),
+            malformed.in_policy(foreign).to_string(),
+            ConfigError::out_of_range("field", foreign, "another").to_string(),
+            ConfigError::DuplicatePolicy {
+                name: foreign.into(),
+            }
+            .to_string(),
+            CheckError::UnknownPolicy {
+                name: foreign.into(),
+            }
+            .to_string(),
+            CheckError::CannotWait {
+                name: foreign.into(),
+            }
+            .to_string(),
             store.causes().unwrap(),
         ] {
             assert!(shown.contains("ERROR forged"), "{shown}");

@@ -1,14 +1,14 @@
-//! Enums whose variants operators know by a word each.
+//! Enums whose variants have a label each, for metrics, logs and files.
 
-/// Gives a fieldless enum a word for each variant and the lists of all variants, from one list. A
-/// variant that is missing, or not in the enum's order, does not compile.
+/// Defines a label for each variant of a fieldless enum, and the list of all variants. A variant
+/// that is missing or out of order does not compile.
 macro_rules! labels {
     ($(#[$about:meta])* $name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         impl $name {
-            /// All of them; later versions may have more.
+            /// All variants. Later versions may add more.
             pub const ALL: &'static [Self] = &Self::EACH;
 
-            /// The same with their number, for what is kept of each in its place, `variant as usize`.
+            /// The same as an array, to index arrays by `variant as usize`.
             pub(crate) const EACH: [Self; [$($word),+].len()] = {
                 let each = [$(Self::$variant),+];
                 let mut place = 0;
@@ -30,7 +30,7 @@ macro_rules! labels {
 }
 pub(crate) use labels;
 
-/// Shows each of these enums as its word.
+/// `Display` that shows the label.
 macro_rules! shown_as_labels {
     ($($name:ident)+) => {$(
         impl std::fmt::Display for $name {

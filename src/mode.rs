@@ -18,16 +18,15 @@ pub enum Mode {
     /// Requests beyond the limit are denied.
     #[default]
     Enforce,
-    /// Requests are counted as if the policy were enforced, but none is denied or delayed: it shows
-    /// what a limit would do. Observers are told, clients are not.
+    /// Requests are counted as if the policy were enforced, but none is denied or delayed. Use it
+    /// to see what a limit would do. Observers see its decisions, clients do not.
     ///
     /// A request that would have to wait, in a queue or by
     /// [`Policy::max_wait`](crate::Policy::max_wait), is reported as
-    /// [denied](crate::Outcome::ShadowDenied), and not counted: nobody waits for it when the policy
-    /// is enforced, and it causes no ban.
+    /// [denied](crate::Outcome::ShadowDenied) and is not counted. It causes no ban either.
     Shadow,
-    /// Nothing is counted and nothing is denied. The key is not read, either: a client that is
-    /// [refused](crate::Rules::deny) by its key passes if only policies that are off have such
+    /// Nothing is counted and nothing is denied. The policy does not read keys either. So a key
+    /// that is [on the deny list](crate::Rules::deny) is only refused if another policy reads such
     /// keys.
     Off,
 }

@@ -1,16 +1,16 @@
-//! `Notifications`: what observers are notified of, in order, once each and one at a time, also of what
-//! they cause themselves.
+//! `Notifications`: a queue of events for observers. Each is delivered once, in order and one at a
+//! time, even if an observer causes another event.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Queued under the lock of whatever changed, so that they keep its order, and delivered without it: an
-/// observer may make another change.
+/// Events are queued under the lock of what changed, which keeps their order, and delivered without
+/// that lock: an observer may make another change.
 pub(crate) struct Notifications<T>(Mutex<Queue<T>>);
 
 struct Queue<T> {
     pending: VecDeque<T>,
-    /// Whether somebody is delivering, who will deliver what others add, too.
+    /// Whether a thread is delivering. It also delivers events that others add meanwhile.
     is_being_delivered: bool,
 }
 
@@ -19,8 +19,8 @@ impl<T> Notifications<T> {
         self.queue().pending.push_back(notification);
     }
 
-    /// Delivers all that is pending, unless another thread, or a caller further up, is doing so. If
-    /// `deliver` panicked, nothing would ever be delivered again.
+    /// Delivers all pending events, unless another thread, or a caller further up this stack, is
+    /// doing so. `deliver` must not panic: nothing would be delivered afterwards.
     pub(crate) fn deliver(&self, deliver: impl Fn(T)) {
         if std::mem::replace(&mut self.queue().is_being_delivered, true) {
             return;
@@ -30,7 +30,7 @@ impl<T> Notifications<T> {
         }
     }
 
-    /// The oldest one. If there is none, delivering has ended: whoever adds another delivers it.
+    /// The oldest event. If there is none, delivery has ended, and the next caller delivers again.
     fn next(&self) -> Option<T> {
         let mut queue = self.queue();
         let next = queue.pending.pop_front();
@@ -39,7 +39,7 @@ impl<T> Notifications<T> {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<T>> {
-        // No step under the lock leaves anything half done.
+        // A panic under the lock cannot leave inconsistent data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! `Observer`: learns what the limiter decides, and the state of its store.
+//! `Observer`: callbacks for decisions, store calls and changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,44 +10,41 @@ use crate::labels::{labels, shown_as_labels};
 use crate::mode::{Mode, Percent};
 use crate::task::catch_panic;
 
-/// Learns what a limiter decides, and the state of its store: for metrics, logs, or whatever you
-/// need.
+/// Callbacks for the decisions of a limiter, its store calls and its changes: for metrics, logs or
+/// your own use.
 ///
-/// The methods are called in the course of each request, on the thread that decides it. So they have
-/// to be quick and must not block. They cannot change an answer: even a panic ends here, where it
-/// unwinds, after the panic hook was told. Other observers are told as if there were none.
+/// The methods run during each request, on the thread that decides it. They must be quick and must
+/// not block. They cannot change a decision. A panic that unwinds is caught after the panic hook
+/// ran, and the other observers are still called.
 pub trait Observer: Send + Sync + 'static {
-    /// A policy has decided about a request, or about a call of
-    /// [`Limiter::check`](crate::Limiter::check) or a similar operation. Looking, charging and
-    /// giving back are no decisions. If the caller goes away before the answer, there may be none,
-    /// although the store has counted the request.
+    /// A policy decided a request, or a call of [`Limiter::check`](crate::Limiter::check) or a
+    /// similar method. Peeking, charging and crediting are no decisions. A caller that is cancelled
+    /// before the answer may cause no event, although the store counted its request.
     fn on_decision(&self, event: &DecisionEvent<'_>) {
         let _ = event;
     }
 
-    /// A policy could not be asked about a request, or about the key of a call of
-    /// [`Limiter::check`](crate::Limiter::check) or a similar operation. The request was refused
-    /// for that, unless the policy is in shadow mode, which the event tells.
+    /// A request, or a key given to [`Limiter::check`](crate::Limiter::check) or a similar method,
+    /// was rejected before a policy decided it. In shadow mode, which the event shows, the request
+    /// was not rejected.
     fn on_refusal(&self, event: &RefusalEvent<'_>) {
         let _ = event;
     }
 
-    /// The store has answered a question, or failed to, after this time. Many questions may share a
-    /// round trip. Questions that were answered from memory, or that the store was not asked
-    /// ([`BreakerOpen`](StoreErrorKind::BreakerOpen), [`Overloaded`](StoreErrorKind::Overloaded)),
-    /// are not included.
+    /// A store call succeeded or failed after this time. Many calls may share a round trip.
+    /// Decisions from memory are not included, and neither are calls that never reached the store
+    /// ([`BreakerOpen`](StoreErrorKind::BreakerOpen), [`Overloaded`](StoreErrorKind::Overloaded)).
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
         let _ = (elapsed, failure);
     }
 
-    /// The circuit breaker in front of the store has changed its state. Called once for each
-    /// change, in order.
+    /// The circuit breaker of the store changed its state. Called once for each change, in order.
     fn on_breaker(&self, state: BreakerState) {
         let _ = state;
     }
 
-    /// The limiter itself has changed, by an operator or by a file that was read again. Called once
-    /// for each change, in order. When the limiter is built, it is called for each of its policies.
+    /// The limiter changed, because of an operator or because its configuration file was reloaded.
+    /// Called once for each change, in order, and once for each policy when the limiter is built.
     fn on_change(&self, event: &ChangeEvent) {
         let _ = event;
     }
@@ -80,7 +77,7 @@ macro_rules! observer_behind {
 }
 observer_behind!(Arc Box);
 
-/// A closure that learns of decisions only.
+/// An observer that only sees decisions: a closure.
 pub(crate) struct OnDecision<F>(pub(crate) F);
 
 impl<F> Observer for OnDecision<F>
@@ -98,20 +95,20 @@ where
 pub struct DecisionEvent<'a> {
     /// The policy's name.
     pub policy: &'a str,
-    /// The mode in which it was asked: [`Mode::Enforce`] or [`Mode::Shadow`].
+    /// The mode at the time of the decision: [`Mode::Enforce`] or [`Mode::Shadow`].
     pub mode: Mode,
-    /// The subject, hashed.
+    /// The hash of the key.
     pub subject: Subject,
-    /// The subject in clear, if the policy [shows it](crate::Policy::show_subject): `alice`,
-    /// `x-tenant: acme`, `203.0.113.9`. It is what the client has sent: escape it where you print it.
+    /// The key in clear text, if the policy [shows it](crate::Policy::show_subject): `alice`,
+    /// `x-tenant: acme`, `203.0.113.9`. Clients choose this text, so escape it wherever you print
+    /// it.
     pub shown_subject: Option<&'a str>,
-    /// The policy's own decision: a request that this policy allows may be denied by another, and
-    /// is then delayed by none.
+    /// The decision of this policy alone. A request that it allows may be denied by another policy.
     pub decision: &'a Decision,
 }
 
 impl DecisionEvent<'_> {
-    /// The outcome, in one word.
+    /// The outcome as a label.
     pub fn result(&self) -> DecisionResult {
         let decision = self.decision;
         match decision.outcome() {
@@ -130,33 +127,33 @@ impl DecisionEvent<'_> {
     }
 }
 
-/// The outcome of a decision, in one word: a label with a bounded number of values.
+/// The outcome of a decision as a label, with a bounded number of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecisionResult {
-    /// Allowed, with more than a tenth of the limit, or of its burst or capacity, left.
+    /// Allowed; more than a tenth of the limit (or of its burst or capacity) remains.
     Allowed,
-    /// Allowed, with at most a tenth left.
+    /// Allowed; at most a tenth remains.
     NearLimit,
     /// Allowed after a delay.
     Waited,
-    /// Denied by the store, or by this process's [share](Decision::is_local) of the limit while the
-    /// store gives no answer.
+    /// Denied by the store. While the store fails: denied by this process's
+    /// [share](Decision::is_local) of the limit.
     Denied,
-    /// Denied from memory because of an earlier denial, without asking the store.
+    /// Denied from the deny cache after an earlier denial, without a store call.
     DeniedFromMemory,
-    /// Not asked, since another policy is known to deny the request.
+    /// Not evaluated, because a cached denial of another policy already denies the request.
     NotAsked,
     /// Would have been denied or delayed if the policy were enforced.
     ShadowDenied,
-    /// Let through uncounted, since the store gave no answer.
+    /// Allowed without being counted, because the store failed.
     FailedOpen,
-    /// Refused, since the store gave no answer.
+    /// Denied, because the store failed.
     FailedClosed,
 }
 
 labels! {
-    /// The word for it, as a label of metrics.
+    /// The label in metrics.
     DecisionResult {
         Allowed = "allowed",
         NearLimit = "near_limit",
@@ -170,39 +167,40 @@ labels! {
     }
 }
 
-/// A request that could not be decided, as an [`Observer`] sees it.
+/// A request that was rejected before a policy decided it, as an [`Observer`] sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RefusalEvent<'a> {
-    /// The policy's name; `None` if the request is refused regardless of policies.
+    /// The policy's name. `None` if no single policy caused the rejection.
     pub policy: Option<&'a str>,
-    /// [`Mode::Shadow`] if the policy would only have refused the request: it goes on to the other
-    /// policies. Otherwise [`Mode::Enforce`], even for a refusal by a list whose keys a policy in
-    /// shadow mode reads.
+    /// [`Mode::Shadow`] if the policy is in shadow mode, so that the request goes on to the other
+    /// policies. Otherwise [`Mode::Enforce`]. That includes rejections by a deny list whose keys a
+    /// policy in shadow mode reads.
     pub mode: Mode,
-    /// Why it was refused, or would have been.
+    /// Why it was rejected, or would have been.
     pub reason: RefusalReason,
 }
 
-/// Why a request was refused without asking any policy.
+/// Why a request was rejected before any policy decided it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RefusalReason {
     /// The client is on the deny list.
     Listed,
-    /// The address of the client cannot be read, and addresses are denied.
+    /// The client's address cannot be parsed, and the deny list contains addresses.
     BadAddress,
-    /// The request has no key, and the policy requires one; or keys are denied, and the request's
-    /// cannot be read, such as a header that is sent twice.
+    /// The request has no key and the policy requires one. Or the deny list contains keys, and the
+    /// request's key is malformed, such as a header that is sent twice.
     MissingKey,
-    /// The request states a cost that cannot be read.
+    /// The request's cost cannot be parsed.
     BadCost,
-    /// The server does not provide what the policy needs.
+    /// The server does not provide what the policy needs, such as the extension that holds the
+    /// user.
     Misconfigured,
 }
 
 labels! {
-    /// The word for it, as a label of metrics.
+    /// The label in metrics.
     RefusalReason {
         Listed = "listed",
         BadAddress = "bad_address",
@@ -222,14 +220,14 @@ pub enum ChangeEvent {
         /// Whether requests are limited now.
         is_on: bool,
     },
-    /// A policy has another mode, is new, or is gone.
+    /// A policy changed its mode, was added or was removed.
     #[non_exhaustive]
     PolicyMode {
         /// The policy's name.
         policy: String,
         /// The mode before; `None` for a new policy.
         from: Option<Mode>,
-        /// The mode now; `None` if the policy is gone.
+        /// The mode now; `None` if the policy was removed.
         to: Option<Mode>,
     },
     /// A policy is enforced for another [share](crate::Policy::enforce_for) of the subjects.
@@ -248,15 +246,15 @@ pub enum ChangeEvent {
     AccessList {
         /// `"denied"` or `"allowed"`.
         list: &'static str,
-        /// How many ranges of addresses and keys were listed before.
+        /// How many address ranges and keys were listed before.
         from: usize,
         /// How many are listed now.
         to: usize,
     },
-    /// The configuration file was read, at the start or again.
+    /// The configuration file was read, at the start or in a reload.
     #[non_exhaustive]
     ConfigRead {
-        /// Why it was refused; the limits before stay in force.
+        /// The error that rejected the file; the previous limits stay in force.
         error: Option<String>,
     },
 }
@@ -265,18 +263,18 @@ pub enum ChangeEvent {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// The store is asked.
+    /// The store is called.
     #[default]
     Closed,
-    /// The store failed too often and is left alone for a while: the failure modes decide at once.
+    /// The store failed repeatedly and is not called for a while. The failure modes decide
+    /// immediately.
     Open,
-    /// One question is on its way to find out whether the store is back; the failure modes decide
-    /// all others.
+    /// One call probes whether the store is back. The failure modes decide all other requests.
     HalfOpen,
 }
 
 labels! {
-    /// The word for it, as a label of metrics.
+    /// The label in metrics.
     BreakerState {
         Closed = "closed",
         Open = "open",
@@ -299,33 +297,33 @@ impl Observers {
         self.0.is_empty()
     }
 
-    /// A panic may come amidst a task for all requests, or before an answer is passed on.
-    fn tell(&self, tell: impl Fn(&dyn Observer)) {
+    /// Catches panics: the caller may be a shared task, or may still have to return an answer.
+    fn notify(&self, notify: impl Fn(&dyn Observer)) {
         for each in &*self.0 {
-            catch_panic(|| tell(&**each));
+            catch_panic(|| notify(&**each));
         }
     }
 }
 
 impl Observer for Observers {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
-        self.tell(|each| each.on_decision(event));
+        self.notify(|each| each.on_decision(event));
     }
 
     fn on_refusal(&self, event: &RefusalEvent<'_>) {
-        self.tell(|each| each.on_refusal(event));
+        self.notify(|each| each.on_refusal(event));
     }
 
     fn on_store_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
-        self.tell(|each| each.on_store_answer(elapsed, failure));
+        self.notify(|each| each.on_store_answer(elapsed, failure));
     }
 
     fn on_breaker(&self, state: BreakerState) {
-        self.tell(|each| each.on_breaker(state));
+        self.notify(|each| each.on_breaker(state));
     }
 
     fn on_change(&self, event: &ChangeEvent) {
-        self.tell(|each| each.on_change(event));
+        self.notify(|each| each.on_change(event));
     }
 }
 
@@ -351,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_memory_is_told_apart() {
+    fn decisions_from_memory_have_their_own_results() {
         let denied = decided(Outcome::Denied);
         let remembered = Decision {
             is_remembered: true,
@@ -375,38 +373,38 @@ mod tests {
 
     /// Counts the events.
     #[derive(Default)]
-    struct Told(std::sync::atomic::AtomicU32);
+    struct Counter(std::sync::atomic::AtomicU32);
 
-    impl Told {
-        fn note(&self) {
+    impl Counter {
+        fn count(&self) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 
-    impl Observer for Told {
+    impl Observer for Counter {
         fn on_decision(&self, _: &DecisionEvent<'_>) {
-            self.note();
+            self.count();
         }
 
         fn on_refusal(&self, _: &RefusalEvent<'_>) {
-            self.note();
+            self.count();
         }
 
         fn on_store_answer(&self, _: Duration, _: Option<StoreErrorKind>) {
-            self.note();
+            self.count();
         }
 
         fn on_breaker(&self, _: BreakerState) {
-            self.note();
+            self.count();
         }
 
         fn on_change(&self, _: &ChangeEvent) {
-            self.note();
+            self.count();
         }
     }
 
-    /// Tells it of everything, once each.
-    fn tell(observer: impl Observer) {
+    /// Sends each event once.
+    fn send_all(observer: impl Observer) {
         let decision = decided(Outcome::Allowed);
         observer.on_decision(&DecisionEvent {
             policy: "api",
@@ -426,27 +424,27 @@ mod tests {
     }
 
     #[test]
-    fn an_observer_that_is_chosen_at_run_time_is_told_of_everything() {
-        let told = Arc::new(Told::default());
-        tell(Arc::clone(&told) as Arc<dyn Observer>);
-        tell(Box::new(Arc::clone(&told)) as Box<dyn Observer>);
-        assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 10);
+    fn an_observer_that_is_chosen_at_run_time_sees_every_event() {
+        let counter = Arc::new(Counter::default());
+        send_all(Arc::clone(&counter) as Arc<dyn Observer>);
+        send_all(Box::new(Arc::clone(&counter)) as Box<dyn Observer>);
+        assert_eq!(counter.0.load(std::sync::atomic::Ordering::Relaxed), 10);
     }
 
     #[test]
-    fn each_of_several_observers_is_told_of_everything() {
-        let told = [(); 2].map(|()| Arc::new(Told::default()));
-        let each = told
+    fn each_of_several_observers_sees_every_event() {
+        let counters = [(); 2].map(|()| Arc::new(Counter::default()));
+        let each = counters
             .iter()
             .map(|each| Arc::clone(each) as Arc<dyn Observer>);
-        tell(Observers::new(each.collect()));
-        for told in told {
-            assert_eq!(told.0.load(std::sync::atomic::Ordering::Relaxed), 5);
+        send_all(Observers::new(each.collect()));
+        for counter in counters {
+            assert_eq!(counter.0.load(std::sync::atomic::Ordering::Relaxed), 5);
         }
     }
 
     #[test]
-    fn every_result_has_a_word_of_its_own() {
+    fn every_result_has_its_own_label() {
         let mut words = DecisionResult::EACH.map(DecisionResult::as_str).to_vec();
         words.sort_unstable();
         words.dedup();

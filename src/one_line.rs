@@ -1,12 +1,12 @@
-//! `OneLine`: shows text from outside so that nobody can forge a line of a log or hide one. What a
-//! file, a server or a client says may contain line breaks, escape sequences of terminals and marks
-//! that reverse the direction of writing.
+//! `OneLine`: shows foreign text on one line, so that it cannot forge or hide a log line. Files,
+//! servers and clients may send line breaks, terminal escape sequences and marks that reverse the
+//! direction of writing.
 
 use std::error::Error;
 use std::fmt::{self, Write as _};
 
-/// The same, with escapes such as `\n` and `\u{1b}` for all that is not printable. Quotation marks
-/// and backslashes stay, so that it can be used around a whole sentence, and twice.
+/// Shows the text with escapes such as `\n` and `\u{1b}` for all that is not printable. Quotation
+/// marks and backslashes stay, so it can wrap a whole sentence and can be nested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OneLine<T>(pub(crate) T);
 
@@ -16,8 +16,8 @@ impl<T: fmt::Display> fmt::Display for OneLine<T> {
     }
 }
 
-/// As the source of another error, and the last one: those beneath it would be shown as they are.
-/// The errors that are wrapped so say in their own text what theirs say.
+/// Has no source, because a source would be shown unescaped. The wrapped errors include
+/// the text of their sources in their own.
 impl<T: Error> Error for OneLine<T> {}
 
 struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);

@@ -1,7 +1,6 @@
-//! What all threads do at once, each in its own place: counting, and cloning an `Arc`.
+//! Per-thread counters and `Arc` clones, for what all threads do at once.
 //!
-//! If two threads write to one cache line, each waits for the other's processor to hand it over,
-//! together with everything else in the line.
+//! Two threads that write to the same cache line slow each other down.
 
 use std::array;
 use std::ops::Deref;
@@ -10,7 +9,7 @@ use std::sync::{Arc, Weak};
 #[cfg(feature = "redis")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// With more threads, some share a place.
+/// The number of places. With more threads than this, some share a place.
 const PLACES: usize = 16;
 
 /// The place of this thread.
@@ -21,11 +20,11 @@ fn here() -> usize {
             NEXT.fetch_add(1, Ordering::Relaxed) % PLACES
         };
     }
-    // A thread that is about to end has no place any more.
+    // A thread that is ending has no thread-local value any more.
     PLACE.try_with(|place| *place).unwrap_or_default()
 }
 
-/// A value in each place. Threads may share one.
+/// One value for each place. Threads may share a place.
 #[derive(Default)]
 pub(crate) struct PerThread<T>([Place<T>; PLACES]);
 
@@ -59,8 +58,8 @@ impl Count {
     }
 }
 
-/// A value for each place, behind a lock that only the threads of that place take, but for the rare
-/// change of all.
+/// A value for each place, behind a mutex. Only the threads of that place lock it, except for
+/// `set_all`, which is rare.
 #[cfg(feature = "redis")]
 pub(crate) struct Locked<T>(PerThread<Mutex<T>>);
 
@@ -75,11 +74,12 @@ impl<T> Locked<T> {
         lock(self.0.here())
     }
 
-    /// One after the other, so that others may see an old and a new one meanwhile.
+    /// Replaces the values one after the other: meanwhile some threads see the old value and some
+    /// the new one.
     pub(crate) fn set_all(&self, value: impl Fn(usize) -> T) {
         for (number, place) in self.0.each().enumerate() {
             let old = std::mem::replace(&mut *lock(place), value(number));
-            // Not under the lock: it may be the last of its kind.
+            // Dropped outside the lock: dropping the last reference may run arbitrary code.
             drop(old);
         }
     }
@@ -87,17 +87,17 @@ impl<T> Locked<T> {
 
 #[cfg(feature = "redis")]
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No step under the lock leaves anything half done.
+    // A panic under the lock cannot leave inconsistent data.
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value to which every question holds a reference, on any thread.
+/// A value to which every store call holds a reference, on any thread.
 pub(crate) struct ShardedArc<T> {
     value: Arc<T>,
     refs: Arc<[ShardedRef<T>; PLACES]>,
 }
 
-/// The value, while somebody holds it. Clones are counted in the place of the first one.
+/// A reference to the value. Clones share the reference count of the place where it was made.
 pub(crate) struct ShardedRef<T>(Arc<Place<Arc<T>>>);
 
 impl<T> ShardedArc<T> {
@@ -112,13 +112,13 @@ impl<T> ShardedArc<T> {
         Arc::downgrade(&self.value)
     }
 
-    /// A clone that is counted in the place of this number.
+    /// A reference that is counted in the place with this number.
     #[cfg(feature = "redis")]
     pub(crate) fn hold_at(&self, place: usize) -> ShardedRef<T> {
         self.refs[place].clone()
     }
 
-    /// A clone that is counted in this thread's place.
+    /// A reference that is counted in this thread's place.
     pub(crate) fn hold(&self) -> ShardedRef<T> {
         self.refs[here()].clone()
     }

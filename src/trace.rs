@@ -1,6 +1,6 @@
-//! Logs and spans with the feature `tracing`; without it, nothing, at no cost.
+//! Logs and spans with the feature `tracing`; no-ops without it.
 //!
-//! No event and no span shows a subject, at most its hash, unless its policy asks for it.
+//! Events and spans show a subject only as a hash, unless its policy shows it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -29,15 +29,15 @@ pub(crate) use silent as error;
 #[cfg(not(feature = "tracing"))]
 pub(crate) use {silent as debug, silent as info, silent as warn};
 
-/// The shortest time between two log lines about a lasting failure.
+/// The shortest time between two warnings about the same lasting failure.
 const WARN_PAUSE: Duration = Duration::from_secs(60);
 
-/// When the log last warned of something.
+/// The time of the last warning.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LogThrottle(Option<Instant>);
 
 impl LogThrottle {
-    /// Notes a warning, if one is due. Returns whether it is.
+    /// Whether a warning is due; if so, it counts as logged.
     pub(crate) fn try_warn(&mut self) -> bool {
         let now = Instant::now();
         let is_due = self.0.is_none_or(|last| now >= last + WARN_PAUSE);
@@ -48,8 +48,8 @@ impl LogThrottle {
     }
 }
 
-/// The same for all threads that serve requests. None waits for another: whoever comes while one
-/// is here would find that nothing is due.
+/// A throttle that all threads share. No thread waits for the lock: while another one holds it,
+/// nothing is due.
 #[derive(Default)]
 pub(crate) struct SharedLogThrottle(Mutex<LogThrottle>);
 
@@ -59,7 +59,7 @@ impl SharedLogThrottle {
         log_throttle.is_ok_and(|mut log_throttle| log_throttle.try_warn())
     }
 
-    /// Takes the place of another one, and its pause.
+    /// Continues the pause of the throttle that this one replaces.
     pub(crate) fn succeed(&self, before: &Self) {
         if let (Ok(mut log_throttle), Ok(before)) = (self.0.lock(), before.0.lock()) {
             *log_throttle = *before;
@@ -67,7 +67,7 @@ impl SharedLogThrottle {
     }
 }
 
-/// The time in which a store is asked about a request, until its answer is read.
+/// The span of a store call, until its answer is read.
 pub(crate) struct Span {
     #[cfg(feature = "tracing")]
     span: tracing::Span,
@@ -104,16 +104,17 @@ impl Span {
     pub(crate) fn answered(&self, _is_allowed: bool) {}
 }
 
-/// When the log last warned that the server does not provide what a policy needs. As many as the
-/// operator names, each once for every mode: to enforce it changes what happens to requests.
+/// One throttle for each policy and mode that warns of a misconfigured server. Switching to enforce
+/// warns again, because it changes what happens to requests. Operators choose the names, so their
+/// number is bounded.
 #[derive(Default)]
 pub(crate) struct LogThrottles(Mutex<HashMap<(Option<String>, Mode), LogThrottle>>);
 
 impl LogThrottles {
-    /// Notes a warning of this policy, or of a list, if one is due. Returns whether it is.
+    /// Whether a warning about this policy, or about a list, is due; if so, it counts as logged.
     pub(crate) fn try_warn(&self, policy: Option<&str>, mode: Mode) -> bool {
         let of = (policy.map(str::to_owned), mode);
-        // No step under the lock leaves anything half done.
+        // A panic under the lock cannot leave inconsistent data.
         let mut log_throttle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         log_throttle.entry(of).or_default().try_warn()
     }

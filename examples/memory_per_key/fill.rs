@@ -12,7 +12,7 @@ use crate::limits::{Measured, Use, WINDOW};
 /// The number of keys in one question.
 const AT_ONCE: usize = 50;
 
-/// Takes permits of each key, spread evenly over the window before the clock's new time.
+/// Acquires permits of each key, spread evenly over the window before the clock's new time.
 pub(crate) async fn fill(
     store: &impl Store,
     clock: &ManualClock,

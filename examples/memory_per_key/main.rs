@@ -4,9 +4,9 @@
 //! cargo run --release --example memory_per_key
 //! ```
 //!
-//! It needs a Redis or Valkey server without keys that nobody else uses meanwhile: the one at
-//! `REDIS_URL`, or at redis://127.0.0.1:6379. It removes what it writes. An argument sets the number
-//! of keys, a thousand by default.
+//! It needs an empty Redis or Valkey server without other clients: the one at `REDIS_URL`, or at
+//! redis://127.0.0.1:6379. It removes what it writes. An argument sets the number of keys, a thousand by
+//! default.
 // Counting is the job of a global allocator, and that trait is unsafe to implement.
 #![allow(unsafe_code)]
 

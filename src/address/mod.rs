@@ -18,7 +18,7 @@ pub(crate) struct AddressRanges {
 }
 
 impl AddressRanges {
-    /// Reads CIDR ranges and single addresses. In errors, `field` is the name of the field.
+    /// Parses CIDR ranges and single addresses. Errors name the field `field`.
     pub(crate) fn read(
         field: &'static str,
         ranges: impl IntoIterator<Item = impl AsRef<str>>,
@@ -56,7 +56,7 @@ impl AddressRanges {
     }
 }
 
-/// Both ends of each must be of one family.
+/// Both ends of a range must be of the same address family.
 impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
     fn from_iter<I: IntoIterator<Item = RangeInclusive<IpAddr>>>(ranges: I) -> Self {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
@@ -78,13 +78,13 @@ impl FromIterator<RangeInclusive<IpAddr>> for AddressRanges {
     }
 }
 
-/// Ranges in their order, with a gap between each two. A public block list has tens of thousands,
-/// and every request is looked up in it.
+/// Sorted ranges with a gap between each two. A public block list has tens of thousands, and every
+/// request is looked up in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Sorted<A>(Vec<RangeInclusive<A>>);
 
 impl<A: Copy + Ord> Sorted<A> {
-    /// Of two CIDR ranges that overlap, one lies within the other. Those that adjoin become one.
+    /// Two CIDR ranges that overlap are nested. Adjacent ranges are merged.
     fn new(mut ranges: Vec<RangeInclusive<A>>, next: impl Fn(A) -> Option<A>) -> Self {
         // The longest first among those with the same start.
         ranges.sort_unstable_by_key(|range| (*range.start(), Reverse(*range.end())));
@@ -112,11 +112,11 @@ impl<A: Copy + Ord> Sorted<A> {
     }
 }
 
-/// Reads one CIDR range or address. An IPv4-mapped one is converted: addresses are compared as IPv4
-/// if they can be, so it would never match.
+/// Parses one CIDR range or address. IPv4-mapped addresses are converted to IPv4, since requests
+/// are compared as IPv4 where possible.
 ///
-/// A range that does not begin with its first address is refused: the whole of it may be far more
-/// than was meant.
+/// Rejects a range with host bits set, such as `10.0.0.7/8`: the whole range may be far more than
+/// was meant.
 pub(crate) fn read_range(
     field: &'static str,
     text: &str,
@@ -127,7 +127,7 @@ pub(crate) fn read_range(
     }
 }
 
-/// The same of a text that was parsed.
+/// Like [`read_range`], for a text that is already parsed.
 pub(crate) fn whole_range(
     field: &'static str,
     text: &str,
@@ -143,8 +143,8 @@ pub(crate) fn whole_range(
     }))
 }
 
-/// The address is parsed by the standard library: `ipnet` reads `010.0.0.0` as `10.0.0.0`, where
-/// others read `8.0.0.0`.
+/// Parses the address with the standard library: `ipnet` reads `010.0.0.0` as `10.0.0.0`, other
+/// programs as `8.0.0.0`.
 pub(crate) fn parsed_range(text: &str) -> Option<IpNet> {
     let Some((address, bits)) = text.split_once('/') else {
         return text.parse::<IpAddr>().ok().map(IpNet::from);
@@ -165,15 +165,16 @@ pub(crate) fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
-/// A range of clients, with each address replaced by its [`embedded`] one.
+/// A range of client addresses, each replaced by its [`embedded`] one.
 ///
-/// Not for deciding whom to trust: a NAT64 address is that of a client, whatever IPv4 address it
-/// contains. With `10.0.0.0/8` trusted, `64:ff9b::10.0.0.7` may still not name others.
+/// Not for trusted proxies: a NAT64 address is a client's, whatever IPv4 address it contains. If
+/// `10.0.0.0/8` is trusted, `64:ff9b::10.0.0.7` is not.
 pub(crate) fn embedded_range(range: RangeInclusive<IpAddr>) -> RangeInclusive<IpAddr> {
     rewritten(range, embedded)
 }
 
-/// A range in another form, if all its addresses have one: then its ends do.
+/// Converts the ends of a range if both convert to the same family; otherwise the range stays as it
+/// is.
 fn rewritten(
     range: RangeInclusive<IpAddr>,
     form: impl Fn(IpAddr) -> IpAddr,

@@ -8,56 +8,55 @@ use crate::limit::MOST_PERMITS;
 use crate::random::random;
 use crate::time::Micros;
 
-/// What a check does with its key.
+/// What a check does with the permits of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Takes permits if they fit.
+    /// Acquires permits if they fit.
     Acquire(Acquire),
-    /// Takes so many permits without asking: the limit may be passed.
+    /// Takes this many permits unconditionally, even beyond the limit.
     Charge(u64),
-    /// Gives permits back, at most as many as are taken.
+    /// Gives permits back, at most as many as are used.
     Credit {
         /// How many.
         permits: u64,
-        /// When they were taken, on the store's clock, so that a window that has ended since is not
-        /// credited; not known when `None`.
+        /// When they were acquired, on the store's clock, so that a window that has ended since is
+        /// not credited. `None` if not known.
         taken_at: Option<Micros>,
     },
-    /// Gives back of what a decision took. What has come back by itself since is not given back
-    /// once more; for a debt, what would have if nothing else had been given back.
+    /// Gives back permits that a decision acquired. Permits that have come back with time are not
+    /// given back again; a debt counts as paid back in the order in which it was made.
     Refund {
         /// How many.
         permits: u64,
-        /// The receipt of the decision that took them.
+        /// The receipt of the decision that acquired them.
         receipt: Receipt,
     },
-    /// Gives back what a decision took ahead of time, unless somebody has taken permits since. The
-    /// same as a credit for an algorithm that lets nobody wait.
+    /// Gives back permits that a decision acquired ahead of time, unless others have acquired
+    /// permits since. Under an algorithm without waiting it is a credit.
     Cancel {
         /// How many.
         permits: u64,
-        /// The receipt of the decision that took them.
+        /// The receipt of the decision that acquired them.
         receipt: Receipt,
     },
-    /// Gives back what a decision took that may hold up others: as a refund, unless somebody has
-    /// taken permits since and anybody may be waiting for theirs. The same as a credit for an
-    /// algorithm that lets nobody wait.
+    /// Gives back permits that a decision acquired, like a refund, unless others have acquired
+    /// permits since and may still wait for them. Under an algorithm without waiting it is a credit.
     Withdraw {
         /// How many.
         permits: u64,
-        /// The receipt of the decision that took them.
+        /// The receipt of the decision that acquired them.
         receipt: Receipt,
     },
-    /// Forgets all that is known of the key.
+    /// Forgets the state of the key.
     Reset,
-    /// Lets a lease live on, if it still does.
+    /// Renews a lease that has not lapsed.
     Renew(LeaseId),
-    /// Ends a lease, if it still lives.
+    /// Ends a lease that has not lapsed.
     Release(LeaseId),
 }
 
-/// Permits to be taken if they fit.
+/// Permits to acquire if they fit.
 ///
 /// ```
 /// use tower_throttle::SECOND;
@@ -74,33 +73,34 @@ pub enum Action {
 pub struct Acquire {
     /// How many; 0 only looks.
     pub cost: u64,
-    /// What to do when they do not fit yet.
+    /// What to do if they do not fit yet.
     pub wait: Wait,
-    /// The lease that holds them, for an algorithm that has leases. All permits without one are
-    /// held together until they lapse, a whole life after the last was taken.
+    /// The lease that holds them, for an algorithm with leases. All permits without a lease share
+    /// one, which lapses a whole lease time after the last of them was acquired.
     pub lease: Option<LeaseId>,
-    /// Whether nobody is going to give them back by their [`Receipt`], which then says
-    /// [nothing](Receipt::taken_at): a store need not tell when they were taken, which is cheaper.
+    /// Whether they will never be given back by their [`Receipt`], which is then
+    /// [empty](Receipt::taken_at). That makes the question cheaper.
     pub is_final: bool,
 }
 
-/// What to do with a cost that does not fit yet. Only algorithms that
-/// [can wait](crate::store::Algorithm::can_wait) heed it.
+/// What to do with a cost that does not fit yet. Algorithms that
+/// [cannot wait](crate::store::Algorithm::can_wait) ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// It is denied.
+    /// Deny it.
     #[default]
     None,
-    /// It is allowed with a delay of at most so long, after which it would have fitted: the limit
-    /// holds at every instant.
+    /// Allow it with a delay of at most this long, after which it fits: the limit holds at every
+    /// instant.
     Strict(Micros),
-    /// It is allowed with a delay of at most so long, after which no more is owed than the limit
-    /// holds at once, and of a queue nothing; what it takes itself, the next caller waits for.
+    /// Allow it with a delay of at most this long, until the permits that others acquired before it
+    /// leave the debt within the limit's burst (or, in a queue, leave no debt). Its own cost delays
+    /// the next caller.
     Burst(Micros),
 }
 
-/// What tells one lease from all others of its key.
+/// Identifies a lease among all leases of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseId(u64);
 
@@ -111,23 +111,23 @@ pub(super) const MOST_COST: u64 = MOST_PERMITS + 1;
 pub(super) const LONGEST_WAIT: Micros = Micros::new(10 * 366 * 86_400_000_000);
 
 impl Action {
-    /// Takes permits if they fit now.
+    /// Acquires permits if they fit now.
     pub const fn acquire(cost: u64) -> Self {
         Self::Acquire(Acquire::new(cost))
     }
 
-    /// Takes permits if they fit now, for good: [`Acquire::is_final`].
+    /// Acquires permits if they fit now, and never gives them back: [`Acquire::is_final`].
     pub const fn consume(cost: u64) -> Self {
         Self::Acquire(Acquire::new(cost).consumed())
     }
 
-    /// Looks, and changes nothing.
+    /// Reads the state, and changes nothing.
     pub const fn look() -> Self {
         Self::acquire(0)
     }
 
-    /// The permits that it takes when it is carried out. More than any limit has count as one more
-    /// than that: they never fit, and take all that can be taken.
+    /// The permits that the action acquires or charges. A number above every limit counts as one
+    /// above the highest limit: it never fits, and a charge of it uses up everything.
     pub fn acquires(&self) -> u64 {
         match self {
             Self::Acquire(acquire) => acquire.cost.min(MOST_COST),
@@ -136,17 +136,17 @@ impl Action {
         }
     }
 
-    /// Whether it takes permits that are not given back.
+    /// Whether it acquires permits that are never given back.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Acquire(Acquire { is_final: true, .. }))
     }
 
-    /// Whether it changes its key without asking, outside of a lease of its own.
+    /// Whether it changes its key unconditionally, other than by a lease.
     pub(crate) fn changes(&self) -> bool {
         !matches!(self, Self::Acquire(_) | Self::Renew(_) | Self::Release(_))
     }
 
-    /// The permits that it concerns, taken or given back.
+    /// The permits that it acquires or gives back.
     pub(crate) fn permits(&self) -> u64 {
         match self {
             Self::Credit { permits, .. }
@@ -193,7 +193,7 @@ impl Action {
         }
     }
 
-    /// When the permits that it gives back were taken, if that is known.
+    /// When the permits that it gives back were acquired, if that is known.
     pub(super) fn taken_at(&self) -> Option<Micros> {
         match self {
             Self::Credit { taken_at, .. } => *taken_at,
@@ -208,7 +208,7 @@ impl Action {
 }
 
 impl Acquire {
-    /// So many permits, if they fit now.
+    /// This many permits, if they fit now.
     pub const fn new(cost: u64) -> Self {
         Self {
             cost,
@@ -218,12 +218,12 @@ impl Acquire {
         }
     }
 
-    /// Looks, and takes nothing.
+    /// Reads, and acquires nothing.
     pub(super) const fn look() -> Self {
         Self::new(0)
     }
 
-    /// The same, where something else is to be done when they do not fit yet.
+    /// The same with another [`wait`](Self::wait).
     #[must_use]
     pub const fn with_wait(mut self, wait: Wait) -> Self {
         self.wait = wait;
@@ -237,7 +237,7 @@ impl Acquire {
         self
     }
 
-    /// The same, which nobody is going to give back: see [`is_final`](Self::is_final).
+    /// The same, never to be given back: see [`is_final`](Self::is_final).
     #[must_use]
     pub const fn consumed(mut self) -> Self {
         self.is_final = true;
@@ -246,8 +246,8 @@ impl Acquire {
 }
 
 impl Wait {
-    /// The same for a caller that does not wait: a take that would have to wait does not fit, not
-    /// even into a queue.
+    /// The same for a caller that does not wait: what would have to wait does not fit, not even into
+    /// a queue.
     pub(super) fn without_waiting(self) -> Self {
         match self {
             Self::None | Self::Strict(_) => Self::Strict(Micros::ZERO),
@@ -265,7 +265,7 @@ impl Wait {
 }
 
 impl LeaseId {
-    /// One that nobody else has: processes begin at random, and count.
+    /// A new, unique id: each process counts from a random number.
     pub fn new() -> Self {
         static START: OnceLock<u64> = OnceLock::new();
         static NEXT: AtomicU64 = AtomicU64::new(0);

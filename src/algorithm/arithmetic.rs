@@ -13,19 +13,19 @@ pub(super) trait Arithmetic: Sized {
     const CAN_WAIT: bool = false;
     const IS_PENALTY: bool = false;
 
-    /// What the state says about taking permits. A cost of 0 fits whatever the state.
+    /// Reads whether permits fit. A cost of 0 always fits.
     fn read(&self, state: &Self::State, now: Micros, acquire: &Acquire) -> Reading;
-    /// What the state says about a charge of this many permits, which always fits.
+    /// Reads for a charge of this many permits, which always fits.
     #[inline]
     fn read_to_charge(&self, state: &Self::State, now: Micros, permits: u64) -> Reading {
         let _ = permits;
         self.read(state, now, &Acquire::look())
     }
-    /// What to go by in place of a state that a clock which was ahead has left: all that begins
-    /// after `now` in it begins now. `None` unless something begins more than a window after that:
-    /// for up to a window, time stands still until the clock has caught up, which frees nothing
-    /// if the clock is corrected, and whoever is denied waits for two windows at most. Not for an
-    /// action that gives back: what it concerns is known by when it was taken.
+    /// Repairs a state that was written while the clock was ahead: all that begins after `now` in it
+    /// begins now instead. `None` unless something begins more than a window after `now`. Up to a
+    /// window, time stands still until the clock has caught up: that frees no permits if the clock is
+    /// corrected, and a denied client waits for at most two windows. Not for actions that give back,
+    /// which find permits by the time when they were acquired.
     #[inline]
     fn repaired(&self, state: &Self::State, now: Micros, action: &Action) -> Option<Self::State> {
         let _ = (state, now, action);
@@ -51,14 +51,14 @@ pub(super) trait Arithmetic: Sized {
             action => self.adjust(state, now, action),
         }
     }
-    /// Takes permits, whether or not they fit.
+    /// Takes permits unconditionally.
     fn charge(&self, state: &mut Self::State, now: Micros, permits: u64);
-    /// Takes permits that were read to fit.
+    /// Acquires permits that fit.
     fn take(&self, state: &mut Self::State, now: Micros, acquire: &Acquire) {
         self.charge(state, now, acquire.cost);
     }
-    /// Carries out an action that neither takes permits nor asks. Does nothing for an action that
-    /// the algorithm does not support.
+    /// Carries out an action that gives back, renews or resets. Does nothing if the algorithm does
+    /// not support it.
     fn adjust(&self, state: &mut Self::State, now: Micros, action: &Action);
     fn expires_at(state: &Self::State) -> Micros;
     #[inline]
@@ -71,10 +71,10 @@ pub(super) trait Arithmetic: Sized {
     /// Scales its permits to a share.
     fn scale(&mut self, share: Share);
     fn quota(&self) -> (u64, Micros);
-    /// What is left after `charged` permits were taken from what was read.
+    /// The remaining permits after `charged` were acquired since the reading.
     fn left(&self, reading: &Reading, charged: u64) -> Left;
     fn arguments(&self, action: &Action) -> Arguments;
-    /// The same reading after this many permits were taken at its instant.
+    /// The reading after this many more permits were acquired at its instant.
     #[cfg(feature = "redis")]
     fn behind(&self, reading: &Reading, permits: u64) -> Reading {
         let [used, back_in] = reading.level;
@@ -84,14 +84,14 @@ pub(super) trait Arithmetic: Sized {
             ..*reading
         }
     }
-    /// The level that was read, reconstructed from a decision that has taken nothing.
+    /// The level that was read, reconstructed from a decision that has acquired nothing.
     fn level(&self, decision: &Decision) -> [u64; 2] {
         let (limit, _) = self.quota();
         let used = limit.saturating_sub(decision.remaining);
         [used, decision.reset_after.get()]
     }
-    /// What would be read for `acquire` this long after this reading, which was for `cost`, if nobody
-    /// has changed the key. `None` if the reading does not tell. If `acquire` costs more than `cost`,
+    /// The reading for `acquire` after `elapsed`, computed from this reading, which was for `cost`, if
+    /// the key has not changed. `None` if it cannot be computed. If `acquire` costs more than `cost`,
     /// its real wait may be longer.
     fn later(
         &self,
@@ -102,7 +102,7 @@ pub(super) trait Arithmetic: Sized {
     ) -> Option<Reading> {
         let is_known = match reading.fits {
             true => acquire.cost == cost,
-            // It is known when `cost` permits are back, and that no more come back before.
+            // The reading knows when `cost` permits are back, and that no more come back before.
             false => acquire.cost >= cost && reading.wait > elapsed,
         };
         if !is_known {
@@ -119,24 +119,23 @@ pub(super) trait Arithmetic: Sized {
     }
 }
 
-/// What is left of a key's permits.
+/// The remaining permits of a key.
 pub(super) struct Left {
     pub(super) remaining: u64,
     /// How long until all are back.
     pub(super) reset_after: Micros,
-    /// How long until there is one again, if there is none, at the latest. Of a window whose permits
-    /// all come back together, how long until then in any case.
+    /// How long until a permit is back at the latest, if none is left. For a window whose permits
+    /// all come back together, the time until then in any case.
     pub(super) renews_after: Micros,
     /// Whether all are back then.
     pub(super) renews_whole: bool,
-    /// The mark of a reservation that took the last of them; see
-    /// [`Receipt`].
+    /// The mark of the acquire that left this; see [`Receipt`].
     pub(super) mark: [u64; 2],
 }
 
 impl Left {
-    /// If there is none, one is back after `next`; if that is zero it is not known, and when all are
-    /// back is never too early.
+    /// `next` is the time until a permit is back if none is left. If it is zero, that is not known,
+    /// and the time until all are back stands in.
     pub(super) fn new(remaining: u64, next: Micros, reset_after: Micros) -> Self {
         Self {
             remaining,
@@ -198,7 +197,7 @@ pub(super) fn commit<T: Arithmetic>(
     algorithm.apply(state, now, action);
     match action {
         Action::Acquire(_) | Action::Charge(_) => reading,
-        // A script that gives permits back does not look for when the next one comes.
+        // A script that gives permits back does not compute when the next one comes.
         action if action.gives_back() => Reading {
             next: Micros::ZERO,
             ..read(algorithm, state, now, action)
@@ -236,22 +235,22 @@ pub(super) fn decide<T: Arithmetic>(
         // A script forgets a key without reading it.
         reading = algorithm.read(&T::State::default(), reading.at, &Acquire::look());
     }
-    let taken = if committed { action.acquires() } else { 0 };
+    let acquired = if committed { action.acquires() } else { 0 };
     let Left {
         remaining,
         reset_after,
         renews_after,
         renews_whole,
         mark,
-    } = algorithm.left(&reading, taken);
+    } = algorithm.left(&reading, acquired);
     let mut receipt = Receipt {
         at: reading.at,
         mark,
         taken_of: Origin::Store,
     };
     if action.is_final() {
-        // Nobody gives the permits back, and a plain take is decided without the instant, so all
-        // answers give none.
+        // The permits are never given back, and the fast path decides without the instant, so no
+        // answer contains one.
         receipt.at = Micros::ZERO;
         receipt.mark[0] = mark[0].saturating_sub(reading.at.get());
     }
@@ -279,7 +278,7 @@ pub(super) fn decide<T: Arithmetic>(
     decision
 }
 
-/// Says why it is denied, and for how long.
+/// Sets the reason and the wait of a denial.
 fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading, action: &Action) {
     if matches!(action, Action::Acquire(acquire) if never_fits(algorithm, acquire)) {
         decision.outcome = Outcome::NeverFits;
@@ -288,7 +287,7 @@ fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading
     decision.retry_after = reading.wait;
     if action.wait() != Wait::None {
         if algorithm.queues() {
-            // A full queue also denies requests that it would not have held up for too long.
+            // A full queue also denies requests whose delay would not be too long.
             decision.delay = algorithm.left(reading, 0).reset_after;
         } else if T::CAN_WAIT {
             decision.delay = reading.wait.saturating_add(action.wait().longest());
@@ -303,7 +302,7 @@ fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading
     }
 }
 
-/// Whether waiting does not help, whatever the state.
+/// Whether the cost does not fit in any state.
 pub(super) fn never_fits<T: Arithmetic>(algorithm: &T, acquire: &Acquire) -> bool {
     let borrows = T::CAN_WAIT && matches!(acquire.wait, Wait::Burst(_));
     acquire.cost > algorithm.capacity() && !borrows

@@ -11,11 +11,11 @@ use crate::error::ConfigError;
 use crate::limit::{Kind, Limit, ValidLimit};
 
 impl Algorithm {
-    /// One algorithm for each rate of a limit, in their order; none for one that admits nothing.
+    /// One algorithm for each rate of a limit, in their order; none for a limit that admits nothing.
     ///
     /// # Errors
     ///
-    /// Those of a single rate; or says why these rates make no sense together.
+    /// If a rate is invalid, or the rates are invalid together.
     pub(crate) fn of_each_rate(limit: &Limit) -> Result<SmallVec<[Self; 1]>, ConfigError> {
         limit.refuse_rates_together()?;
         if limit.is_nothing() {
@@ -26,8 +26,7 @@ impl Algorithm {
         each.map(|rate| Self::try_from(&rate)).collect()
     }
 
-    /// One for each kind of limit, whatever its numbers: for what concerns a key by the algorithm's
-    /// name alone.
+    /// One algorithm for each kind of limit, with any numbers, for uses of which only the name matters.
     pub(crate) fn one_of_each_name() -> impl Iterator<Item = Self> {
         let valid = Kind::ALL.map(ValidLimit::smallest);
         valid.into_iter().map(|valid| Self::of(&valid))
@@ -52,12 +51,12 @@ impl Algorithm {
 impl TryFrom<&Limit> for Algorithm {
     type Error = ConfigError;
 
-    /// For a limit of one rate; [`Limit::rates`] takes others apart. Not for [`Limit::nothing`], which
-    /// no store is asked about.
+    /// For a limit of one rate. Use [`Limit::rates`] for limits of several rates. Not for
+    /// [`Limit::nothing`], which is decided without the store.
     ///
     /// # Errors
     ///
-    /// Names the field of the limit that is out of range, or that another algorithm has.
+    /// If a field of the limit is out of range, or belongs to another algorithm.
     fn try_from(limit: &Limit) -> Result<Self, ConfigError> {
         limit.valid().map(|valid| Self::of(&valid))
     }
@@ -68,7 +67,7 @@ impl TryFrom<&Penalty> for Algorithm {
 
     /// # Errors
     ///
-    /// Names the field of the penalty that is out of range.
+    /// If a field of the penalty is out of range.
     fn try_from(penalty: &Penalty) -> Result<Self, ConfigError> {
         penalty::PenaltyBox::new(penalty).map(|penalty| Self(Which::Penalty(penalty)))
     }

@@ -13,7 +13,7 @@ use crate::time::Micros;
 
 /// The common lease of permits taken without one.
 const NOBODY: u64 = 0;
-/// So many leases at most are looked at one by one to tell a wait: all others have to wait for that.
+/// At most this many leases are examined to compute a wait, since other questions wait meanwhile.
 pub(super) const MOST_LOOKED_AT: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,12 +80,12 @@ impl State {
         self.lapses.range(..=(now, u64::MAX))
     }
 
-    /// How long until so many permits are free, if no lease is renewed or released. Those that are
-    /// not looked at are taken to hold one each, so that the wait is too long rather than too short.
+    /// How long until so many permits are free, if no lease is renewed or released. Leases that are
+    /// not examined count as holding one permit each, so the wait is rather too long than too short.
     fn free_in(&self, now: Micros, wanted: u64) -> Micros {
         let mut freed = 0;
-        // Of those that lapse at one instant either all are looked at or none, as their order is by
-        // chance.
+        // Of the leases that lapse at one instant, either all are examined or none, as their order
+        // is random.
         let not_looked_at = self.live(now).nth(MOST_LOOKED_AT);
         let enough = self.live(now).find(|(lapses, number)| {
             let is_looked_at = not_looked_at.is_none_or(|(others, _)| lapses < others);
@@ -106,7 +106,7 @@ impl State {
         self.held - lapsed
     }
 
-    /// A lease that still lives.
+    /// A lease that has not lapsed.
     fn lease(&self, number: u64, now: Micros) -> Option<Lease> {
         let lease = self.leases.get(&number).copied();
         lease.filter(|lease| lease.lapses > now)
@@ -136,7 +136,7 @@ impl State {
 impl Arithmetic for Concurrency {
     type State = State;
 
-    /// Of the common lease alone. Any other has a holder, who may have been promised a longer life.
+    /// Repairs the common lease alone. Another lease may really have been granted for longer.
     fn repaired(&self, state: &State, now: Micros, _: &Action) -> Option<State> {
         let (last, _) = state.lapses.last()?;
         if !self.is_ahead(*last, now) {

@@ -1,5 +1,4 @@
-//! `Algorithm`: any of the algorithms, and how each of its methods finds the one that it is.
-//! `State`: what is remembered of one key.
+//! `Algorithm`: any of the algorithms, and the dispatch of its methods. `State`: the state of one key.
 
 use super::action::{Acquire, Action, Wait};
 use super::arithmetic::{Arithmetic, commit, never_fits, read};
@@ -46,7 +45,7 @@ macro_rules! arithmetic_with_state {
 
 pub(super) use arithmetic;
 
-/// A limit that was found valid, ready to decide. Made from a [`Limit`](crate::Limit) or a
+/// The arithmetic of a valid limit. Made from a [`Limit`](crate::Limit) or a
 /// [`Penalty`](crate::Penalty) by `TryFrom`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Algorithm(pub(super) Which);
@@ -82,9 +81,9 @@ impl Algorithm {
         })
     }
 
-    /// What the state says about an action at `now`. Every action but [`Action::Acquire`] fits.
+    /// Reads whether an action fits at `now`. Every action but [`Action::Acquire`] fits.
     ///
-    /// A state of another algorithm reads as untouched.
+    /// A state of another algorithm counts as untouched.
     pub fn read(&self, state: &State, now: Micros, action: &Action) -> Reading {
         arithmetic_with_state!(
             self,
@@ -94,15 +93,15 @@ impl Algorithm {
         )
     }
 
-    /// Carries out an action that was read to fit at `now`; a cost of 0 takes nothing.
+    /// Carries out an action whose [reading](Self::read) at `now` fits. A cost of 0 acquires nothing.
     ///
-    /// A state from a clock that was more than a window ahead of `now` is repaired: what begins
-    /// after `now` in it, such as a window, begins now, as it has been [read](Self::read). For an
-    /// action that does not fit this is all that is done, and it makes the wait come true: without
-    /// it, whoever is denied would be until the clock has caught up.
+    /// It also repairs a state from a clock that was more than a window ahead of `now`: what begins
+    /// after `now` in it, such as a window, begins now, as `read` has assumed. For an action that does
+    /// not fit, the repair is all that it does. Without the repair, the wait that `read` computed would
+    /// be too short.
     ///
-    /// Gives what the decision is to be made of: what was read before permits were taken, or what
-    /// there is after any other action.
+    /// Returns the reading to decide by: that before permits were acquired, or that after any other
+    /// action.
     pub fn commit(
         &self,
         state: &mut State,
@@ -121,7 +120,7 @@ impl Algorithm {
         )
     }
 
-    /// The receipt of permits of which `actual` are charged by now, in place of `charged`.
+    /// The receipt after `actual` permits are charged instead of `charged`.
     pub(crate) fn settled(&self, receipt: &Receipt, charged: u64, actual: u64) -> Receipt {
         match &self.0 {
             Which::Gcra(debt) | Which::TokenBucket(debt) | Which::LeakyBucket(debt) => {
@@ -151,14 +150,15 @@ impl Algorithm {
         arithmetic!(&self.0, it => it.decide(reading, action, committed))
     }
 
-    /// What is read after this many permits were taken at the same instant, by what was read before
-    /// them. Only for a take that fits at once both before and after them, and leaves permits.
+    /// The reading after this many permits were acquired at the same instant, computed from the
+    /// reading before them. Only for an acquire that fits at once both before and after them, and
+    /// leaves permits.
     #[cfg(feature = "redis")]
     pub(crate) fn behind(&self, reading: &Reading, permits: u64) -> Reading {
         arithmetic!(&self.0, it => it.behind(reading, permits))
     }
 
-    /// Whether waiting does not help, whatever the state.
+    /// Whether the cost does not fit in any state.
     pub(crate) fn never_fits(&self, acquire: &Acquire) -> bool {
         arithmetic!(&self.0, it => never_fits(it, acquire))
     }
@@ -171,18 +171,18 @@ impl Algorithm {
         arithmetic!(&self.0, it => is_penalty(it))
     }
 
-    /// The permits given in each window, and the window's length; no length for an algorithm that
-    /// knows no window.
+    /// The permits of each window, and the window's length, which is zero for an algorithm without
+    /// windows.
     pub fn quota(&self) -> (u64, Micros) {
         arithmetic!(&self.0, it => it.quota())
     }
 
-    /// The most permits that there ever are at once; a higher cost never fits.
+    /// The most permits that can be acquired at once. A higher cost never fits.
     pub fn capacity(&self) -> u64 {
         arithmetic!(&self.0, it => it.capacity())
     }
 
-    /// The name that the algorithm's file, its script and its place in stored keys bear.
+    /// The name of the algorithm, which its file, its script and stored keys contain.
     pub fn name(&self) -> &'static str {
         match self.0 {
             Which::Gcra(_) => "gcra",
@@ -212,7 +212,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether permits can be taken before they are there, so that a caller may wait for them.
+    /// Whether permits can be acquired ahead of time, so that the caller waits for them.
     pub fn can_wait(&self) -> bool {
         const fn can_wait<T: Arithmetic>(_: &T) -> bool {
             T::CAN_WAIT
@@ -256,12 +256,12 @@ impl Algorithm {
         self.debt().is_some()
     }
 
-    /// Whether it holds up what it allows even if the caller did not ask to wait.
+    /// Whether it delays admitted requests even if the caller did not ask to wait.
     pub(crate) fn queues(&self) -> bool {
         arithmetic!(&self.0, it => it.queues())
     }
 
-    /// Whether this take is held up rather than denied.
+    /// Whether this acquire may be delayed instead of denied.
     #[inline]
     pub(crate) fn may_hold_up(&self, action: &Action) -> bool {
         match action {
@@ -281,7 +281,7 @@ impl Algorithm {
         }
     }
 
-    /// How long a lease lives unless it is renewed; `None` for an algorithm that has no leases.
+    /// How long a lease lives without renewal; `None` for an algorithm without leases.
     pub fn lease(&self) -> Option<Micros> {
         match &self.0 {
             Which::Concurrency(concurrency) => Some(concurrency.lease()),
@@ -319,9 +319,8 @@ impl Algorithm {
 }
 
 impl Algorithm {
-    /// The same algorithm with this share of its permits: of its limit, and of its burst or
-    /// capacity. Each is rounded down, to 1 at least; the times stay. A
-    /// [`Penalty`](crate::Penalty) stays as it is.
+    /// The same algorithm with this share of its limit, and of its burst or capacity. Each is rounded
+    /// down, but at least 1. Times do not change, nor does a [`Penalty`](crate::Penalty).
     ///
     /// ```
     /// use tower_throttle::store::Algorithm;
@@ -346,8 +345,7 @@ impl Algorithm {
     }
 }
 
-/// What is remembered of one key. [`Algorithm::untouched`](super::Algorithm::untouched) makes the
-/// first.
+/// The state of one key. [`Algorithm::untouched`](super::Algorithm::untouched) makes the first one.
 #[derive(Clone, Debug)]
 pub struct State(pub(super) Remembered);
 
@@ -363,7 +361,7 @@ pub(super) enum Remembered {
 }
 
 impl State {
-    /// From this instant on the state is equal to the untouched one and may be forgotten.
+    /// The instant from which the state equals the untouched one and may be forgotten.
     pub fn expires_at(&self) -> Micros {
         match &self.0 {
             Remembered::Debt(state) => debt::Debt::expires_at(state),

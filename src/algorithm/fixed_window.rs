@@ -108,8 +108,8 @@ impl Arithmetic for FixedWindow {
         state.used = added(state.used, permits);
     }
 
-    /// Gives back in the window in which the permits were counted, without changing its end: others
-    /// may have taken permits under other rules since.
+    /// Gives back in the window in which the permits were counted, without changing its end, since
+    /// others may have acquired permits under other rules.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let was_taken_in_it = match action {
             Action::Credit { taken_at, .. } => taken_at.is_none_or(|taken| taken >= state.opened),
@@ -121,7 +121,7 @@ impl Arithmetic for FixedWindow {
             return;
         }
         state.used -= back;
-        // Nobody uses this window: the next request opens a new one.
+        // The window is empty: the next request opens a new one.
         if state.used == 0 {
             *state = State::default();
         }

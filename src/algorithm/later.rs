@@ -1,5 +1,5 @@
-//! What an answer still tells later: a decision that has taken nothing, of its key
-//! (`LaterVerdict`), and one that has taken permits, of how late these may be handed out.
+//! What an answer still means later: the verdict on a key whose permits were not acquired
+//! (`LaterVerdict`), and how late acquired permits may be handed out.
 
 use super::action::{Acquire, Action};
 use super::arithmetic::Arithmetic as _;
@@ -8,16 +8,15 @@ use super::reading::Reading;
 use crate::decision::{Decision, Outcome};
 use crate::time::Micros;
 
-/// The wait of a cost that never fits: it outlasts every trip to the store.
+/// The wait of a cost that never fits, longer than any round trip.
 const NEVER: Micros = Micros::new(u64::MAX);
 
-/// What a decision tells about a key until the key is changed: enough to decide again later what
-/// comes back with time alone.
+/// A decision about a key, from which later questions can be decided as long as the key does not
+/// change otherwise than with time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaterVerdict {
     algorithm: Algorithm,
-    /// Twice the cost, and one more if it fits: beside the cost that takes no room of its own, and
-    /// there are many.
+    /// Twice the cost, plus one if it fits, which keeps this small: there are many.
     cost_and_fits: u64,
     // The rest of the reading, in pieces.
     wait: Micros,
@@ -27,15 +26,15 @@ pub(crate) struct LaterVerdict {
 }
 
 impl LaterVerdict {
-    /// `None` if the decision has taken something, or tells nothing about later ones.
+    /// `None` if the decision has acquired permits, or says nothing about later questions.
     pub(crate) fn by(algorithm: &Algorithm, action: &Action, decision: &Decision) -> Option<Self> {
         let is_held = algorithm.lease().is_some();
         let (fits, wait) = match decision.outcome {
-            // A penalty that bans nobody has to hear of every denial.
+            // A penalty without a ban has to count every denial.
             Outcome::Allowed if !algorithm.is_penalty() => (true, decision.delay),
-            // Held permits come back at any time.
+            // Permits of a lease come back at any time.
             Outcome::Denied | Outcome::Banned if !is_held => (false, decision.retry_after),
-            // Waiting does not help, whatever is held.
+            // It never fits.
             Outcome::NeverFits if !is_held => (false, NEVER),
             _ => return None,
         };
@@ -57,8 +56,8 @@ impl LaterVerdict {
         self.cost_and_fits & 1 == 1
     }
 
-    /// What the store would read after this time if nobody has changed the key. `None` if that is
-    /// not known.
+    /// The store's reading after this time, if the key has not been changed. `None` if that is not
+    /// known.
     pub(crate) fn later(
         &self,
         elapsed: Micros,
@@ -78,7 +77,7 @@ impl LaterVerdict {
         Some(later)
     }
 
-    /// Whether it tells the whole wait of this take.
+    /// Whether it knows the whole wait of this acquire.
     pub(crate) fn tells_all_of(&self, acquire: &Acquire) -> bool {
         self.cost() == acquire.cost
             || self.algorithm.tells_of_every_cost()
@@ -95,7 +94,7 @@ impl LaterVerdict {
         !self.fits() && self.cost() <= other.cost()
     }
 
-    /// Whether the other one tells everything that this one tells.
+    /// Whether the other one contains everything that this one does.
     pub(crate) fn is_superseded_by(&self, other: &Self) -> bool {
         self.is_by_the_rules_of(other)
             && (self.cost() == other.cost() || self.algorithm.tells_of_every_cost())
@@ -103,45 +102,43 @@ impl LaterVerdict {
 }
 
 impl Algorithm {
-    /// The decision for a reading from memory: nothing is taken.
+    /// The decision for a reading from memory, which acquires nothing.
     pub(crate) fn decision_from_memory(&self, reading: &Reading, action: &Action) -> Decision {
         let mut decision = self.decide(reading, action, false);
         decision.is_remembered = true;
         decision
     }
 
-    /// Whether what is known of one cost is enough to decide any other.
+    /// Whether the verdict on one cost is enough to decide any other.
     fn tells_of_every_cost(&self) -> bool {
         self.can_wait() || matches!(self.0, Which::FixedWindow(_))
     }
 
-    /// Whether permits may be handed out later than they were taken without exceeding the limit.
+    /// Whether permits may be handed out later than they were acquired without exceeding the limit.
     ///
-    /// A permit counts from the instant at which it was taken, and comes back a fixed time after
-    /// that. Handed out later, it would be used when it no longer counts, and the limit would be
-    /// given once more. So it may only be handed out
+    /// A permit counts from the instant at which it was acquired, and comes back a fixed time later.
+    /// If it were handed out after that, the limit would be exceeded. So it may be handed out only
     ///
-    /// - with `gcra` and the buckets: until its own part of the debt begins to be paid. Each owed
-    ///   permit has a part to itself, one after the other, so what is handed out in any interval
-    ///   fits into the interval's length and the tolerance, whoever took it;
-    /// - with a fixed window: while the window lasts.
+    /// - under `gcra` and the buckets, until its own part of the debt begins to be paid. The parts of
+    ///   all owed permits follow each other, so what is handed out in any interval fits into the
+    ///   interval's length and the tolerance;
+    /// - under a fixed window, while the window lasts.
     ///
-    /// Sliding algorithms allow no delay at all: a permit of a sliding log that is handed out a
-    /// moment late is missing from the count for that moment, a whole window later.
+    /// Sliding algorithms allow no delay: a permit of a sliding log that is handed out a moment late
+    /// would stop counting that moment too early, a window later.
     pub(crate) fn can_be_late(&self) -> bool {
         let is_window = matches!(self.0, Which::FixedWindow(_));
         (is_window || self.debt().is_some()) && !self.queues()
     }
 
-    /// Whether a receipt distinguishes permits taken before their key was forgotten from those
-    /// taken since. It does by the window, if the next request opens a new one. Debts may be equal
-    /// at two times.
+    /// Whether a receipt distinguishes permits acquired before a reset of their key from those
+    /// acquired since. A window does, if the next request opens a new one. A debt does not: it may be
+    /// equal at two times.
     pub(crate) fn tells_what_was_forgotten(&self) -> bool {
         matches!(&self.0, Which::FixedWindow(window) if !window.is_aligned())
     }
 
-    /// How many permits at most, of everything taken up to this decision, may still be handed out
-    /// this long after it.
+    /// How many of the permits acquired up to this decision may still be handed out after this time.
     pub(crate) fn permits_left_after(&self, decision: &Decision, elapsed: Micros) -> u64 {
         if let Some(debt) = self.debt() {
             let now = decision.receipt.at.saturating_add(elapsed);
@@ -153,8 +150,8 @@ impl Algorithm {
         }
     }
 
-    /// How many permits come back one by one in this time; none for a window, which gives all back
-    /// at its end.
+    /// How many permits come back one by one in this time; none for a window, whose permits come
+    /// back together.
     pub(crate) fn permits_in(&self, time: Micros) -> u64 {
         self.debt().map_or(0, |debt| debt.permits_in(time))
     }

@@ -1,8 +1,8 @@
 //! The algorithms as pure arithmetic: the specification that `lua/` mirrors, and what the memory
 //! store runs.
 //!
-//! Every algorithm answers in two steps, here as in its script: the module [`store`](crate::store)
-//! says how they become the decisions on a question.
+//! Every algorithm decides in two steps, here as in its script: see the module
+//! [`store`](crate::store).
 
 mod action;
 mod arithmetic;

@@ -1,7 +1,7 @@
 //! Penalty box: a subject that is denied too often is banned for a time. Mirrors `lua/penalty.lua`.
 //!
-//! Its check comes after the check that it guards, or after those of all rates of a limit, in the
-//! same question. It counts denials of these: see [`committed`](super::committed).
+//! Its check follows those of all rates of the limit that it guards, in the same question, and counts
+//! their denials: see [`committed`](super::committed).
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,16 +14,16 @@ use crate::error::ConfigError;
 use crate::limit::{Words, validate_time};
 use crate::time::Micros;
 
-/// A subject that is denied so often within a time is banned.
+/// Bans a subject that is denied too often within a time.
 ///
-/// The denial that brings a ban says so already. While a subject is banned all its requests are
-/// denied, except for those that cost nothing, and none of them is counted: hammering never makes a
-/// ban longer. The denials before a ban are forgotten with it.
+/// The denial that causes a ban already reports it. During a ban all requests of the subject are
+/// denied, except those with a cost of 0. They are not counted, so hammering never prolongs a ban. When
+/// a ban begins, the denials before it are forgotten.
 ///
-/// If the limit denies for longer than the ban, its wait is told. Under a
-/// [concurrency](crate::Limit::concurrency) limit, headers tell the ban. A decision by the store then
-/// tells the time until leases lapse if that is longer, and one from [memory](crate::store::DenyCache) the
-/// ban alone.
+/// A response reports the longer of two waits: that of the limit and that of the ban. Under a
+/// [concurrency](crate::Limit::concurrency) limit, headers report the ban. Decisions by the store then
+/// report the time until leases lapse if that is longer, and those from the
+/// [deny cache](crate::store::DenyCache) the ban.
 ///
 /// ```
 /// use tower_throttle::{HOUR, Header, Limit, MINUTE, PeerAddr, Penalty, Policy};
@@ -35,11 +35,10 @@ use crate::time::Micros;
 ///
 /// # Who can be banned
 ///
-/// Whoever the policy's key stands for, by anybody who can send requests with that key. By a name
-/// that clients write themselves, as at a login, anybody could have anybody banned: let the
-/// client's address be a part of the key, as above. Clients that share a key share the ban, such as
-/// those behind one address or in one IPv6 /64, and all requests without a key
-/// ([`OnMissingKey::Shared`](crate::OnMissingKey::Shared)).
+/// A ban applies to the policy's key. Keyed by a name alone that clients write themselves, as at a
+/// login, an attacker could lock out any user: make the client's address a part of the key, as above.
+/// Clients that share a key share the ban, such as those behind one address or in one IPv6 /64, and all
+/// requests without a key ([`OnMissingKey::Shared`](crate::OnMissingKey::Shared)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Penalty {
     denials: u32,
@@ -49,9 +48,8 @@ pub struct Penalty {
 }
 
 impl Penalty {
-    /// Bans for `ban` a subject that is denied `denials` times (1 to 100) in any interval of length
-    /// `within`. Both are 1 ms to 366 days, a whole number of microseconds. A ban that is over leaves
-    /// no trace.
+    /// Bans a subject for `ban` after `denials` denials (1 to 100) in any interval of length `within`.
+    /// Both times are 1 ms to 366 days, in whole microseconds. After a ban the subject starts anew.
     pub const fn after(denials: u32, within: Duration, ban: Duration) -> Self {
         Self {
             denials,
@@ -61,8 +59,8 @@ impl Penalty {
         }
     }
 
-    /// Each ban is twice as long as the one before, up to this. The last ban is forgotten when it
-    /// has been over for as long as this.
+    /// Makes each ban twice as long as the one before, up to `longest`. The length starts anew when
+    /// the subject has not been banned for `longest`.
     #[must_use]
     pub const fn doubling_up_to(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
@@ -92,8 +90,8 @@ pub(super) struct PenaltyBox {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// From then on nothing of this counts, by the periods it was written with; see the sliding
-    /// log.
+    /// The instant from which nothing of this counts, by the periods with which it was written; see
+    /// the sliding log.
     expires: Micros,
     /// The end of the last ban, and its length.
     banned_until: Micros,
@@ -137,8 +135,7 @@ impl PenaltyBox {
         state.denials.iter().filter(recent).count()
     }
 
-    /// How long a ban is remembered once it is over: it makes a difference only to the length of the
-    /// next one.
+    /// How long a ban is remembered after its end, for the length of the next one.
     fn memory(&self) -> Micros {
         if self.longest > self.ban {
             self.longest

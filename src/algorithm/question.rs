@@ -7,22 +7,22 @@ use super::dispatch::Algorithm;
 use super::reading::Reading;
 use crate::decision::Decisions;
 
-/// What one check asks of its key: see [`Check::ask`](crate::store::Check::ask).
+/// A check without its key: see [`Check::ask`](crate::store::Check::ask).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Ask<'a> {
-    /// How to decide.
+    /// The algorithm with the parameters of the limit.
     pub algorithm: &'a Algorithm,
     /// What to do.
     pub action: &'a Action,
-    /// Whether it holds up nothing when it does not fit.
+    /// Whether it only counts, and never denies the question.
     pub is_shadow: bool,
-    /// Whether it is about a further rate of the limit that the check before it is about.
+    /// Whether it is for a further rate of the limit of the check before it.
     pub is_extra_rate: bool,
 }
 
 impl<'a> Ask<'a> {
-    /// What a check asks that is enforced.
+    /// An enforced check for a first or only rate.
     pub fn enforced(algorithm: &'a Algorithm, action: &'a Action) -> Self {
         Self {
             algorithm,
@@ -38,12 +38,13 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Which checks of a question are carried out, by what was read of each.
+/// Computes from the readings which checks of a question are carried out.
 ///
-/// Of those that are enforced, all or none. Those in shadow, when they are and all rates of the
-/// limit fit, with the [`Penalty`](super::Penalty) behind them: so it counts as it would if it were
-/// enforced, and nothing depends on it. But a penalty is carried out, which means that it counts a
-/// denial, when a rate of the limit before it is denied and no ban is in force.
+/// - Enforced checks: all if all of them fit, otherwise none.
+/// - Shadow checks: if all enforced checks fit, and all rates of their limit and its
+///   [`Penalty`](super::Penalty) fit.
+/// - A penalty, which then counts a denial: if a rate of the limit before it is denied and no ban is in
+///   force.
 pub fn committed<'a, I>(asks: I, readings: &[Reading]) -> impl Iterator<Item = bool> + use<'a, I>
 where
     I: Iterator<Item = Ask<'a>> + Clone,
@@ -88,14 +89,14 @@ pub(crate) fn all_enforced_fit<'a>(
         .all(|(ask, reading)| reading.fits || ask.is_shadow)
 }
 
-/// The answers to all checks of a question, by what was read of each.
+/// Computes the decisions on all checks of a question from their readings.
 pub fn decide<'a>(asks: impl Iterator<Item = Ask<'a>> + Clone, readings: &[Reading]) -> Decisions {
     let all_fit = all_enforced_fit(asks.clone(), readings);
     decide_if(all_fit, asks, readings)
 }
 
-/// The answers to the checks that one node was asked, while another node denies the question:
-/// nothing is carried out but the counting of denials by penalties.
+/// The decisions on the checks of one node while another node denies the question: only the
+/// counting of denials by penalties is carried out.
 #[cfg(feature = "redis")]
 pub(crate) fn decide_denied<'a>(
     asks: impl Iterator<Item = Ask<'a>> + Clone,

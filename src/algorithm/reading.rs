@@ -1,25 +1,25 @@
-//! `Reading`: what a state says, and what a script is told. Beside it what several algorithms
-//! share: the rules by which permits are counted against a limit, and a share of a limit.
+//! `Reading`: the result of reading a state. Also what several algorithms share: the arguments of
+//! scripts, the counting of permits against a limit, and the share of a limit.
 
 use super::action::Action;
 use crate::limit::MOST_PERMITS;
 use crate::time::Micros;
 
-/// What a state says about an action at an instant: the five integers that a script replies for
-/// each check, and the instant, which it replies for all of them.
+/// The result of reading a state for an action: the five integers that a script replies for each
+/// check, and the instant, which it replies once for all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reading {
     /// Whether the action fits.
     pub fits: bool,
-    /// How long until it does, when it does not; how long to hold it up, when it does. Of a
-    /// [`Penalty`](crate::Penalty), the rest of the ban either way.
+    /// If the action does not fit, how long until it does; if it fits, how long to delay it. For a
+    /// [`Penalty`](crate::Penalty), the rest of the ban in both cases.
     pub wait: Micros,
-    /// Two integers that tell the state as far as a decision needs it, before permits are taken
-    /// and after they are given back; what they are is said in the algorithm's script.
+    /// Two integers that summarise the state, before permits are acquired or after they are given
+    /// back. The header of the algorithm's script describes them.
     pub level: [u64; 2],
-    /// How long until a permit comes back, if a take or a charge leaves none: once it is carried
-    /// out, or at once if it does not fit. Zero otherwise, and if the level tells that, too.
+    /// How long until a permit comes back, if an acquire or a charge leaves none: after it is carried
+    /// out, or now if it does not fit. Zero otherwise, and if the level contains it.
     pub next: Micros,
     /// The instant of the reading.
     pub at: Micros,
@@ -33,8 +33,8 @@ pub(crate) type Arguments = [u64; MOST_ARGUMENTS];
 pub(crate) const MOST_ARGUMENTS: usize = 8;
 
 impl Reading {
-    /// A reading that a store has made where its states are, as the scripts do: what they reply, in
-    /// their order, and the instant.
+    /// A reading that a store has made elsewhere, as a script does: the values of its reply in order,
+    /// and the instant.
     pub const fn new(fits: bool, wait: Micros, level: [u64; 2], next: Micros, at: Micros) -> Self {
         Self {
             fits,
@@ -46,13 +46,13 @@ impl Reading {
     }
 }
 
-/// Whether a limit of which `used` permits are taken has room for a cost. A cost of 0 always fits.
+/// Whether a cost fits into a limit of which `used` permits are used. A cost of 0 always fits.
 #[inline]
 pub(super) fn fits(used: u64, cost: u64, limit: u64) -> bool {
     cost == 0 || used.saturating_add(cost) <= limit
 }
 
-/// What is left of a limit, which may have been lowered below what was used.
+/// The remaining permits of a limit, which may have been lowered below what is used.
 #[inline]
 pub(super) fn remaining(limit: u64, used: u64) -> u64 {
     limit.saturating_sub(used)
@@ -71,8 +71,8 @@ pub(super) fn added(used: u64, permits: u64) -> u64 {
     used.saturating_add(permits).min(MOST_PERMITS)
 }
 
-/// What a window shows a caller that takes nothing: everything comes back when the state is
-/// forgotten, which is by the window that it was charged with.
+/// A window's reading for a caller that acquires nothing: everything comes back when the state
+/// expires, by the window that it was charged with.
 #[inline]
 pub(super) fn until_forgotten(reading: Reading, expires: Micros) -> Reading {
     let [used, empty_in] = reading.level;
@@ -98,14 +98,13 @@ pub(super) fn padded<const N: usize>(arguments: [u64; N]) -> Arguments {
     padded
 }
 
-/// A fraction of every number of permits: what one process grants by itself while the common store is
-/// away.
+/// A fraction of every number of permits, for a process that decides without the store.
 #[derive(Clone, Copy)]
 pub(super) struct Share(pub(super) f64);
 
 impl Share {
-    /// This share of the permits, rounded down, so that shares that add up to the whole never give
-    /// more than it; but at least one.
+    /// This share of the permits, rounded down, but at least 1. So shares that add up to 1 do not
+    /// exceed the limit.
     pub(super) fn of(self, permits: u64) -> u64 {
         // In whole numbers: the product has more digits than a float.
         const ONE: u128 = 1 << 72;

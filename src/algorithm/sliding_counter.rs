@@ -3,7 +3,7 @@
 //!
 //! Windows start at multiples of their length since the epoch. The estimate is the current window's
 //! count plus the share of the previous window's count that the last `window` still overlaps,
-//! rounded up: as if those permits had been taken evenly.
+//! rounded up: as if those permits had been acquired evenly.
 
 use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
@@ -22,8 +22,8 @@ pub(super) struct SlidingCounter {
 /// The counts of a window and of the one before it, each within the largest limit; a window of no
 /// length for a key that was never used.
 ///
-/// Nearly all counts have 32 bits. Larger ones stand elsewhere, or the slots of a memory store would
-/// be larger for every key of every algorithm.
+/// Nearly all counts have 32 bits. Larger ones are boxed, or the slots of a memory store would be
+/// larger for every key of every algorithm.
 #[derive(Clone, Debug)]
 pub(super) enum State {
     Small {
@@ -121,7 +121,7 @@ impl SlidingCounter {
         multiply_divide(permits, overlap.get(), window.get()).0
     }
 
-    /// The reading of these counts for a take or charge of these permits, which fits.
+    /// The reading of these counts for an acquire or a charge of these permits, which fits.
     fn reading(&self, counts: &Counts, now: Micros, permits: u64) -> Reading {
         let used = counts.used(now.max(counts.opened));
         let is_left = too_many(self.limit, added(used, permits)) == 0;
@@ -240,8 +240,8 @@ fn multiply_divide(a: u64, b: u64, c: u64) -> (u64, bool) {
 impl Arithmetic for SlidingCounter {
     type State = State;
 
-    /// What a take makes of a window takes up to two windows to come back. So there may not be a
-    /// whole one in which time stands still.
+    /// Permits take up to two windows to come back, so time must not stand still for another whole
+    /// window.
     fn repaired(&self, state: &State, now: Micros, action: &Action) -> Option<State> {
         let counts = state.counts(now);
         if counts.opened <= now {
@@ -268,7 +268,7 @@ impl Arithmetic for SlidingCounter {
         if acquire.cost > 0 && fits(used, acquire.cost, self.limit) {
             return self.reading(&self.counted_anew(counts, now), now, acquire.cost);
         }
-        // A look changes nothing: until somebody takes permits, the old windows apply.
+        // A look changes nothing: the old windows apply until permits are acquired.
         let reading = self.reading(&counts, now, 0);
         if acquire.cost == 0 {
             return reading;
@@ -290,8 +290,8 @@ impl Arithmetic for SlidingCounter {
         *state = counts.into();
     }
 
-    /// Gives back in the windows in which the permits were counted: others may have taken permits
-    /// under other rules since.
+    /// Gives back in the windows in which the permits were counted, since others may have acquired
+    /// permits under other rules.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let mut counts = state.counts(now);
         let (permits, taken_at) = (action.permits(), action.taken_at());

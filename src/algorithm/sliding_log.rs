@@ -62,7 +62,7 @@ impl SlidingLog {
             now,
             first,
             base,
-            used: taken(base, newest.total),
+            used: permits_between(base, newest.total),
         }
     }
 
@@ -76,7 +76,7 @@ impl SlidingLog {
             return None;
         }
         let enough = state.entries.partition_point(|entry| {
-            self.lapsed(entry, live.now) || taken(live.base, entry.total) < permits
+            self.lapsed(entry, live.now) || permits_between(live.base, entry.total) < permits
         });
         state.entries.get(enough).map(|entry| self.lapse(entry))
     }
@@ -163,13 +163,12 @@ impl Arithmetic for SlidingLog {
         state.expires = live.now.saturating_add(self.window);
     }
 
-    /// Gives back the permits taken at that instant, as if they had never been taken. If the
-    /// instant is unknown, or many others were taken since, gives back the oldest ones: those that
-    /// remain lapse no earlier than the ones given back would have.
+    /// Gives back the permits acquired at that instant, as if they had never been acquired. If the
+    /// instant is unknown, or many others were acquired since, gives back the oldest ones, so that
+    /// those that remain lapse no earlier.
     ///
-    /// The caller may have other rules than those under which others have taken permits since.
-    /// Permits that have lapsed only by the caller's window stay, and the log keeps the window it
-    /// was charged with.
+    /// The caller's limit may differ from that of others. So permits that have lapsed only by the
+    /// caller's window stay, and the log keeps the window it was charged with.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
         let live = self.live(state, now);
         let taken_at = action.taken_at();
@@ -183,7 +182,7 @@ impl Arithmetic for SlidingLog {
         let known = taken_at.and_then(|at| state.taken_at(at));
         match known.filter(|entry| *entry >= live.first) {
             Some(entry) => {
-                let up_to = taken(live.base, state.entries[entry].total);
+                let up_to = permits_between(live.base, state.entries[entry].total);
                 state.give_back_of(entry, back.min(up_to));
             }
             None => {
@@ -293,21 +292,21 @@ impl State {
     /// many.
     pub(super) fn give_back_of(&mut self, entry: usize, back: u64) {
         let base = self.base;
-        let left = taken(base, self.entries[entry].total) - back;
+        let left = permits_between(base, self.entries[entry].total) - back;
         let whole = self
             .entries
-            .partition_point(|entry| taken(base, entry.total) <= left);
+            .partition_point(|entry| permits_between(base, entry.total) <= left);
         // The next entry keeps the rest of the permits, if there is a rest.
         let before = whole
             .checked_sub(1)
             .map_or(base, |last| self.entries[last].total);
         let mut first = whole;
-        if taken(base, before) < left {
+        if permits_between(base, before) < left {
             self.entries[whole].total = (base + left) % TOTALS;
             first += 1;
         }
         for behind in self.entries.range_mut(entry + 1..) {
-            behind.total = (base + taken(base, behind.total) - back) % TOTALS;
+            behind.total = (base + permits_between(base, behind.total) - back) % TOTALS;
         }
         self.entries.drain(first..=entry);
     }
@@ -315,15 +314,15 @@ impl State {
     /// Gives back this many of the permits after this running total, and drops those before it.
     pub(super) fn give_back_oldest(&mut self, total: u64, back: u64) {
         let base = self.base;
-        let gone = taken(base, total) + back;
+        let gone = permits_between(base, total) + back;
         let whole = self
             .entries
-            .partition_point(|entry| taken(base, entry.total) <= gone);
+            .partition_point(|entry| permits_between(base, entry.total) <= gone);
         self.entries.drain(..whole);
         self.base = (base + gone) % TOTALS;
     }
 }
 
-pub(super) fn taken(from: u64, to: u64) -> u64 {
+pub(super) fn permits_between(from: u64, to: u64) -> u64 {
     to.wrapping_sub(from) % TOTALS
 }

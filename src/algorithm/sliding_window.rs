@@ -144,8 +144,8 @@ impl Arithmetic for SlidingWindow {
         if newest.ends <= now.saturating_add(self.window) {
             return None;
         }
-        // No slice is longer than its window. One that was charged by a longer window need not be
-        // from a clock that was ahead, and is left as it is until permits are taken by this one.
+        // No slice is longer than its window. A slice of a longer window need not come from a clock
+        // that was ahead, and stays until permits are acquired by this window.
         let takes = match action {
             Action::Acquire(acquire) => {
                 acquire.cost > 0 && fits(self.used(state, now), acquire.cost, self.limit)

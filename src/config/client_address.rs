@@ -1,5 +1,5 @@
-//! `trusted_proxies`, `client_address`, `trusted_hops` and `ipv6_prefix`: who is trusted to name a
-//! client's address, and which addresses count as one client.
+//! `trusted_proxies`, `client_address`, `trusted_hops` and `ipv6_prefix`: which proxies are trusted
+//! to name a client's address, and which addresses count as one client.
 
 use super::FileError;
 use super::fields::{Field, Fields};
@@ -41,7 +41,7 @@ impl Proxies {
             trusted: trusted.as_ref().map_or(Ok(Vec::new()), ranges)?,
             header: header
                 .as_ref()
-                .map_or(Ok(ForwardingHeader::XForwardedFor), told)?,
+                .map_or(Ok(ForwardingHeader::XForwardedFor), forwarding_header)?,
             hops: number(fields, "trusted_hops", "1 to 64")?,
             ipv6_prefix: number(fields, "ipv6_prefix", "32 to 128 bits")?,
         };
@@ -64,7 +64,7 @@ impl Proxies {
         }
     }
 
-    /// What to say if a policy has no key. Behind a proxy, the peer of every client is the proxy.
+    /// The remedy for a policy without a key. Behind a proxy, the peer of every client is the proxy.
     pub(super) fn missing_key(&self) -> &'static str {
         match self.are_named {
             true => "key = \"client-addr\", or \"everybody\" for one quota for all",
@@ -126,7 +126,7 @@ fn ranges(field: &Field<'_>) -> Result<Vec<String>, FileError> {
     items.iter().map(range).collect()
 }
 
-fn told(field: &Field<'_>) -> Result<ForwardingHeader, FileError> {
+fn forwarding_header(field: &Field<'_>) -> Result<ForwardingHeader, FileError> {
     Ok(match field.text(HEADERS)? {
         "x-forwarded-for" => ForwardingHeader::XForwardedFor,
         "forwarded" => ForwardingHeader::Forwarded,

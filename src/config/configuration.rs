@@ -1,4 +1,4 @@
-//! `Config`: a configuration that was read and checked.
+//! `Config`: a valid configuration.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Adds a policy in code, for what a file cannot say, such as a key of your own or
-    /// [`settle`](Policy::settle). It is decided together with those of the file, after them.
+    /// Adds a policy in code, for what a file cannot express, such as a key of your own or
+    /// [`settle`](Policy::settle). It comes after the policies of the file.
     ///
     /// ```
     /// use tower_throttle::{Config, Key, Limit, MINUTE, Policy, RequestHead};
@@ -48,28 +48,27 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Names what is wrong with the policy, or that another one has its name.
+    /// If the policy is invalid, or another one has its name.
     pub fn policy(mut self, policy: Policy) -> Result<Self, ConfigError> {
         self.in_code.add(policy.clone(), self.rules.clone())?;
         self.rules = self.rules.with_policy(policy);
         Ok(self)
     }
 
-    /// Tells somebody what is decided and how the store fares, see
-    /// [`LimiterBuilder::observe`](crate::LimiterBuilder::observe); called several times, each of
-    /// them.
+    /// Adds an observer of decisions and of the store; several calls add several observers. See
+    /// [`LimiterBuilder::observe`](crate::LimiterBuilder::observe).
     #[must_use]
     pub fn observe(mut self, observer: impl Observer) -> Self {
         self.in_code.observers.push(Arc::new(observer));
         self
     }
 
-    /// Connects to the store and puts the policies over it.
+    /// Connects to the store and builds the limiter.
     ///
     /// # Errors
     ///
-    /// When the store cannot be reached or refuses. Of the URL only the host and the port are
-    /// shown: it may hold a password.
+    /// If the store cannot be reached or refuses the connection. The error shows only the host and
+    /// the port of the URL, which may contain a password.
     pub async fn connect(&self) -> Result<Limiter, StoreError> {
         match self.store.redis() {
             None => self.limiter(MemoryStore::new()),
@@ -77,12 +76,12 @@ impl Config {
         }
     }
 
-    /// As [`connect`](Self::connect), but connects with the first decision: the service starts
-    /// even when the store is down, and the failure modes decide until it is up.
+    /// Builds the limiter without connecting: the first decision connects. The service starts even
+    /// when the store is down, and the failure modes decide until it is up.
     ///
     /// # Errors
     ///
-    /// When the store's address cannot be read.
+    /// If the store's address is invalid.
     pub fn connect_lazy(&self) -> Result<Limiter, StoreError> {
         match self.store.redis() {
             None => self.limiter(MemoryStore::new()),
@@ -98,7 +97,7 @@ impl Config {
         for observer in &self.in_code.observers {
             limiter = limiter.observe(Arc::clone(observer));
         }
-        // Reading the file has built this very limiter once, over another store.
+        // Cannot fail: reading the file has built the same limiter once, over another store.
         let limiter = limiter
             .build()
             .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))?;
@@ -106,12 +105,12 @@ impl Config {
         Ok(limiter)
     }
 
-    /// The choice of quota headers.
+    /// The quota headers that the configuration chooses.
     pub fn headers(&self) -> QuotaHeaders {
         self.headers
     }
 
-    /// The layer of a limiter, with the choice of quota headers and of responses to rejections.
+    /// A layer for the limiter, with the configuration's quota headers and rejection responses.
     pub fn layer(&self, limiter: Limiter) -> RateLimitLayer {
         RateLimitLayer::new(limiter)
             .headers(self.headers)
@@ -135,12 +134,12 @@ pub(super) struct InCode {
 }
 
 impl InCode {
-    /// Adds a policy, which has to make sense together with these rules: it is refused here, and not
-    /// with some reload.
+    /// Adds a policy after checking it together with `rules`, so that an invalid one is refused
+    /// here and not by a later reload.
     ///
     /// # Errors
     ///
-    /// Names what is wrong with the policy, or that another one has its name.
+    /// If the policy is invalid, or another one has its name.
     pub(super) fn add(&mut self, policy: Policy, rules: Rules) -> Result<(), ConfigError> {
         let rules = rules.with_policy(policy.clone());
         rules.validate(DEFAULT_TIMEOUT)?;

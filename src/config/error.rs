@@ -8,11 +8,11 @@ use std::{fmt, io};
 use crate::error::debug_as_display;
 use crate::one_line::OneLine;
 
-/// A configuration that cannot be read, or that makes no sense.
+/// A configuration that cannot be read, or that is invalid.
 ///
-/// Its text names the file, the line, the policy, the field and what would be right:
-/// `limits.toml: line 9: policy "client": limit: got "9/minute", ...`. It is one line, also as `Debug`,
-/// and tells every cause, so that there is no [`source`](Error::source).
+/// Its text names the file, the line, the policy, the field and what to write instead:
+/// `limits.toml: line 9: policy "client": limit: got "9/minute", ...`. The text is one line, also as
+/// `Debug`, and includes every cause, so there is no [`source`](Error::source).
 pub struct FileError {
     path: Option<PathBuf>,
     line: Option<usize>,
@@ -60,7 +60,7 @@ impl FileError {
         Self { line: None, ..self }
     }
 
-    /// Why the file could not be read, if that is the problem.
+    /// The I/O error, if the file could not be read.
     pub fn io_error(&self) -> Option<&io::Error> {
         match &self.problem {
             Problem::Unreadable(error) => Some(error),
@@ -68,13 +68,13 @@ impl FileError {
         }
     }
 
-    /// The file, when there is one.
+    /// The path of the file, if the configuration came from one.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The line, counted from 1; `None` when the file could not be read, and of what was
-    /// [deserialised](super::Config#impl-Deserialize<'de>-for-Config).
+    /// The line of the error, counted from 1. `None` if the file could not be read, or if the
+    /// configuration was [deserialised](super::Config#impl-Deserialize<'de>-for-Config).
     pub fn line(&self) -> Option<usize> {
         self.line
     }

@@ -1,5 +1,5 @@
 //! Reads a TOML table field by field, so that every error can name the line, the policy, the field
-//! and what would be right. A derived `Deserialize` knows only the line.
+//! and the remedy. A derived `Deserialize` knows only the line.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -265,7 +265,7 @@ impl<'t> Field<'t> {
             .ok_or_else(|| self.expected(expected))
     }
 
-    /// An error that says what was given and what would be right.
+    /// An error that names the given value and the expected ones.
     pub(super) fn expected(&self, expected: impl fmt::Display) -> FileError {
         self.refuse(format_args!(
             "got {}, expected {expected}",

@@ -14,14 +14,16 @@ use crate::request::{Everybody, KeyExtractor, canonical_host};
 const EXPECTED: &str = "\"client-addr\", \"peer\", \"host\", \"header:<name>\", \"user\", \"everybody\" \
                         or a list of these";
 
-/// Whose request it is, once an outer middleware has found out: the extension that `key = "user"`
-/// in a configuration file reads. A request without it is answered with 500 and an explanation,
-/// unless the policy has an `on_missing_key`.
+/// The authenticated user of a request: the extension that `key = "user"` in a configuration file
+/// reads.
+///
+/// Your authentication middleware inserts it, outside of the rate limit. A request without it gets a
+/// 500 response with an explanation, unless the policy has an `on_missing_key`.
 ///
 /// ```
 /// use tower_throttle::UserId;
 ///
-/// // in the middleware that authenticates, which stands outside of the rate limit
+/// // in the authentication middleware, outside of the rate limit
 /// fn authenticated<B>(request: &mut http::Request<B>, id: &str) {
 ///     request.extensions_mut().insert(UserId::new(id));
 /// }
@@ -30,21 +32,21 @@ const EXPECTED: &str = "\"client-addr\", \"peer\", \"host\", \"header:<name>\", 
 pub struct UserId(String);
 
 impl UserId {
-    /// A user, by whatever identifies one.
+    /// A user with this identifier.
     pub fn new(id: impl Into<String>) -> Self {
         Self(id.into())
     }
 }
 
-/// Shows nothing of the user, as [`Key`] does.
+/// Does not show the user, like [`Key`].
 impl fmt::Debug for UserId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("UserId(..)")
     }
 }
 
-/// The key of `key = "user"`, in requests and in lists, and for
-/// [`Limiter::reset`](crate::Limiter::reset) and its siblings.
+/// The same key as that of `key = "user"`, for [`Limiter::reset`](crate::Limiter::reset) and for
+/// lists in code.
 impl From<UserId> for Key {
     fn from(user: UserId) -> Self {
         Self::user(user.0)

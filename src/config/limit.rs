@@ -1,4 +1,4 @@
-//! `algorithm`, `limit` and the options: the file's words for a `Limit`, of a policy or of a tier.
+//! `algorithm`, `limit` and the options: the `Limit` of a policy or of a tier.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub(super) fn of_tier(tier: &Fields<'_>, policy: &Fields<'_>) -> Result<Limit, F
         amounts: tier,
         ways: policy,
     })?;
-    // "0/s": whatever else is said stays, for when it is more again.
+    // "0/s" admits nothing. The other options stay checked, for a later higher limit.
     Ok(match limit.has_no_permits() {
         true => Limit::nothing(),
         false => limit,
@@ -161,7 +161,7 @@ fn one_or_more_rates(limit: &Field<'_>, make: Make) -> Result<Vec<(u64, Duration
                 "a rate that admits nothing needs no others, write limit = \"0/s\" for all of them",
             ));
         }
-        // Each by itself, so that an error has its own place.
+        // Each rate is checked alone, so that an error has its place.
         let limit_of_one = Algorithm::try_from(&make(permits, period));
         limit_of_one.map_err(|error| invalid::value(rate, error))?;
         Ok((permits, period))

@@ -153,7 +153,7 @@ fn of_requests(
     })
 }
 
-/// A policy that handlers ask, with keys of their own.
+/// A policy for handlers, which bring their own keys.
 fn of_no_request(policy: Policy, fields: &Fields<'_>) -> Result<Policy, FileError> {
     let of_requests = OF_REQUESTS.iter().find_map(|name| fields.get(name));
     let by_header = || fields.get("cost").filter(|cost| cost.as_text().is_some());
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_are_taken_in_batches_as_the_file_says() {
+    fn permits_are_prefetched_as_the_file_says() {
         let (half, quarter) = (Prefetch::new().share(0.5), Duration::from_millis(250));
         for (field, prefetch) in [
             ("", None),

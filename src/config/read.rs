@@ -43,7 +43,7 @@ const FIELDS: KnownNames = &[
     "policy",
 ];
 
-/// Without it, a file of which the rest is lost, or not yet written, would switch off all limits.
+/// Required, because a file that is cut short or half written would otherwise switch off all limits.
 const NO_POLICY: &str = "[[policy]] for each limit, or policy = [] if there are to be none";
 
 /// `in_force` is the configuration of a running service that the new one replaces.
@@ -56,7 +56,8 @@ pub(super) fn read(
     let known = [FIELDS, policy::FIELDS];
     let table = DeTable::parse(text).map_err(|error| not_toml(text, &error, &known))?;
     let fields = Fields::of_file(text, table.get_ref(), FIELDS)?;
-    // Before any field is missed: it may stand in a policy, where it has no place.
+    // Before required fields are checked: a missing one may have been written inside a policy by
+    // mistake.
     let tables = fields.policies("policy", policy::FIELDS)?;
     let store = StoreChoice::read(&fields, environment)?;
     let secret = secret(&fields, environment)?;
@@ -72,7 +73,7 @@ pub(super) fn read(
         rules: rules(&fields, &tables, timeout, &in_code)?,
         in_code,
     };
-    // Last: an error in what is there says more than that something is not there.
+    // Last: an error in a field that is present helps more than a missing one.
     fields.need("policy", NO_POLICY)?;
     match in_force {
         Some(in_force) => hold(&fields, in_force, &config).map(|()| config),
@@ -85,7 +86,7 @@ fn secret(fields: &Fields<'_>, environment: Environment<'_>) -> Result<Option<St
         return Ok(None);
     };
     let variable = "a variable that holds it, such as { env = \"LIMITS_SECRET\" }";
-    // What stands there is not shown, and not taken either: files are copied, mailed and committed.
+    // A text here is refused, and not shown: files are copied, mailed and committed.
     if !field.is_table() {
         return Err(field.refuse(format_args!(
             "a secret does not belong in a file, name {variable}"
@@ -162,17 +163,18 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or names the line, the policy and the field that is wrong,
-    /// and what would be right.
+    /// If the file cannot be read, or is invalid. The error names the line, the policy, the field and
+    /// what to write instead.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, FileError> {
         Ok(Self::with_bytes(path.as_ref(), InCode::default())?.0)
     }
 
-    /// Checks a text; the same as `parse`.
+    /// Reads and checks a text in TOML; the same as `parse`.
     ///
     /// # Errors
     ///
-    /// Names the line, the policy and the field that is wrong, and what would be right.
+    /// If the text is invalid. The error names the line, the policy, the field and what to write
+    /// instead.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
         read(text, &variable_of_this_process, InCode::default(), None)
     }
@@ -214,9 +216,9 @@ impl FromStr for Config {
     }
 }
 
-/// The same fields and words as in a file, in JSON, YAML or whatever serde can read: `Config` can
-/// be a field of your own configuration. A field that is null is left out. An error names the policy,
-/// the field and what would be right; the line only when the format adds it.
+/// Deserialises the fields of a configuration file from JSON, YAML or any other format of serde, so
+/// `Config` can be a field of your own configuration. A null field counts as absent. An error names the
+/// policy, the field and what to write instead; the line only if the format adds it.
 ///
 /// ```
 /// use tower_throttle::Config;
@@ -243,7 +245,7 @@ impl FromStr for Config {
 /// ```
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // There is only one reader, and it reads TOML text, so the values are written as that.
+        // The only reader reads TOML text, so the values are written as TOML first.
         let table = Table::deserialize(deserializer)?.into_toml();
         let table = table.map_err(D::Error::custom)?;
         let text = toml::to_string(&table).map_err(D::Error::custom)?;
@@ -251,8 +253,8 @@ impl<'de> Deserialize<'de> for Config {
     }
 }
 
-/// Refuses changes that need other servers, other keys or another layer around the store. Writing
-/// out a default is no change, and neither is another login on the same servers.
+/// Refuses changes of the servers, the keys or the timeout. Writing out a default is no change, and
+/// neither is another login on the same servers.
 fn hold(fields: &Fields<'_>, before: &Config, after: &Config) -> Result<(), FileError> {
     let same = [
         ("store", after.store.has_servers_of(&before.store)),

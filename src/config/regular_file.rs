@@ -1,11 +1,11 @@
-//! Reads a file whose path somebody else decides about: what stands there may be a pipe that nobody
-//! writes to, a device without an end, or a file of any size.
+//! Reads a file at a path from outside, which may lead to a pipe without a writer, an endless device
+//! or a file of any size.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::path::Path;
 
-/// Far more than a configuration, a certificate or a secret takes.
+/// Far more than a configuration, a certificate or a secret needs.
 const LARGEST: u64 = 16 * 1024 * 1024;
 
 /// The content of a regular file, also through links. Never waits for another process.
@@ -15,13 +15,13 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 /// When it cannot be read, is no regular file, or has more than 16 MB.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = open(path)?;
-    // Of what was opened: the path may lead elsewhere by now.
+    // Of the open file: the path may lead elsewhere by now.
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(no_file(&metadata));
     }
     let mut bytes = Vec::new();
-    // It may grow, or be one whose length the system does not tell.
+    // The file may grow, and the system does not know the length of some files.
     file.take(LARGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LARGEST {
         let problem = "it has more than 16 MB";
@@ -36,8 +36,8 @@ fn open(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Opening a pipe would wait for whoever writes to it; opening a terminal could make it that
-        // of this process.
+        // Opening a pipe would wait for a writer; opening a terminal could make it the controlling
+        // terminal of this process.
         options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
     }
     options.open(path)

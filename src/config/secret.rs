@@ -35,7 +35,7 @@ fn called(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// What would be right in the file, given what would be right in a variable.
+/// The expected text in the file, for the expected text in a variable.
 fn or_a_variable(expected: &str) -> String {
     format!("{expected}, or a variable that holds one, such as {{ env = \"REDIS_URL\" }}")
 }
@@ -95,7 +95,7 @@ impl<'t> Hidden<'t> {
         self.text.into_owned()
     }
 
-    /// An error about the text that says what would be right.
+    /// An error about the text that names the expected one.
     pub(super) fn expected(&self, problem: &str, expected: &str) -> FileError {
         let expected = match self.variable {
             Some(_) => Cow::Borrowed(expected),

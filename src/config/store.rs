@@ -1,4 +1,4 @@
-//! `store`, `tls` and `prefix`: where permits are counted.
+//! `store`, `tls` and `prefix`: the store and how to connect to it.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) struct StoreChoice {
 #[derive(Clone)]
 struct ServerChoice {
     url: String,
-    /// Those of the URL or, after a reload, those of the connections, which are the same.
+    /// The logins of the URL. After a reload, those that the open connections share.
     logins: Logins,
 }
 
@@ -75,7 +75,7 @@ impl StoreChoice {
         Some(self.tls.apply(store))
     }
 
-    /// Whether permits are counted on the same servers, whoever logs in there.
+    /// Whether both choices name the same servers, with any login.
     pub(super) fn has_servers_of(&self, other: &Self) -> bool {
         match (&self.server, &other.server) {
             (None, None) => true,
@@ -88,7 +88,7 @@ impl StoreChoice {
         self.tls == other.tls
     }
 
-    /// Logs the connections of another choice, which has the same servers, in as this one says.
+    /// Logs in the connections of `other`, which has the same servers, with the logins of this choice.
     pub(super) fn log_in_connections_of(&mut self, other: &Self) {
         if let (Some(server), Some(connected)) = (&mut self.server, &other.server) {
             connected.logins.replace_by(&server.logins);
@@ -116,7 +116,7 @@ fn prefix<'t>(fields: &Fields<'t>) -> Result<&'t str, FileError> {
     }
 }
 
-/// What is wrong, without the kind in front: there is only one for what a file says.
+/// The problem without the kind in front, which is the same for all errors of a file.
 fn reason(error: &StoreError) -> String {
     error.causes().unwrap_or_else(|| error.to_string())
 }

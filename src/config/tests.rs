@@ -33,7 +33,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_files_in_the_documentation_are_taken() {
+fn the_files_in_the_documentation_are_accepted() {
     let blocks = blocks("toml");
     assert!(blocks.len() >= 3, "{blocks:?}");
     for block in blocks {

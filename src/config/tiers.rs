@@ -27,7 +27,7 @@ pub(super) struct Tiers {
     keys: Vec<Members>,
 }
 
-/// Who belongs to which tier, by one key.
+/// The values of one key, and the tier of each.
 struct Members {
     /// The key, as the file writes it.
     word: String,

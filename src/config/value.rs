@@ -8,7 +8,7 @@ use super::fields::as_written;
 
 /// A value of any format.
 pub(super) enum Value {
-    /// A field that is left out; generated settings write null for that.
+    /// A field that is left out, which generated settings write as null.
     Null,
     /// Everything that TOML has as well.
     Plain(toml::Value),
@@ -74,7 +74,7 @@ impl Value {
                 table.map_err(|problem| format!("{} {called}: {problem}", as_written(field)))?;
             return Ok(toml::Value::Table(table));
         }
-        // Whoever reads a list knows neither what was meant nor that there was more.
+        // Leaving the item out would hide a mistake.
         let missing = || {
             let field = as_written(field);
             format!("{field}: null cannot be an item of a list, leave it out")

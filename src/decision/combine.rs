@@ -1,5 +1,5 @@
-//! Several decisions: those on the rates of a limit combined into one, and which of those on a
-//! request is the closest to exhaustion.
+//! Combines the decisions of a limit's rates, and orders the decisions of a request by how close
+//! they are to exhaustion.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -7,11 +7,11 @@ use super::{Decision, Outcome};
 use crate::time::Micros;
 
 impl Decision {
-    /// The decision on a limit of two rates: `self` on the first, `other` on the other.
+    /// The decision of a limit with two rates: `self` for the first, `other` for the second.
     ///
-    /// It denies if one of them does, for as long as any of them does. Its limit and window are
-    /// those of the rate that it is about: the one that denies for longest, or else the one that
-    /// leaves the fewest permits now, so that what is said to remain can be taken.
+    /// It denies if either does, for the longer time. Its limit and window are those of the rate
+    /// that denies for longest. If none denies, they are those of the rate with the fewest permits
+    /// remaining, so that the remaining permits can really be taken.
     pub(crate) fn and_under(self, other: &Self) -> Self {
         let (about, beside) = match self.weight().cmp(&other.weight()) {
             Ordering::Less => (*other, self),
@@ -20,7 +20,7 @@ impl Decision {
         let mut all = about;
         if about.is_evaluated() && beside.is_evaluated() {
             all.remaining = about.remaining.min(beside.remaining);
-            // There are more permits once each rate that has none left has more.
+            // A permit is available once every exhausted rate has one.
             if beside.remaining == 0 {
                 all.renews_after = beside.renews_after.max(about.next_after());
                 all.renews_whole &= about.remaining == 0 && beside.renews_whole;
@@ -29,7 +29,7 @@ impl Decision {
             all.is_near_limit =
                 all.outcome == Outcome::Allowed && (about.is_near_limit || beside.is_near_limit);
         }
-        // The wait lasts until the request fits under both.
+        // The request waits until it fits both rates.
         all.delay = about.delay.max(beside.delay);
         all.receipt = self.receipt;
         all.decided_locally = self.decided_locally.or(other.decided_locally);
@@ -37,9 +37,9 @@ impl Decision {
         all
     }
 
-    /// How much it outweighs another decision of the same limit. The longer wait counts first; no
-    /// wait is less than any. Then a decision that is not known: what is not known of one rate is
-    /// not known of all. Then fewer permits remaining, and then the later reset.
+    /// The order by which one rate's decision represents the limit: first the longer wait, where no
+    /// wait is least; then a decision that is unknown, since an unknown rate makes the whole limit
+    /// unknown; then fewer permits remaining; then the later reset.
     fn weight(&self) -> impl Ord {
         let wait = (!self.is_allowed()).then_some(self.wait());
         let is_unknown = !self.is_evaluated();
@@ -47,7 +47,7 @@ impl Decision {
         (wait, is_unknown, used_up, self.reset_after)
     }
 
-    /// How long a denial lasts. One that never fits outlasts every wait.
+    /// How long a denial lasts. A cost that never fits counts as the longest.
     pub(super) fn wait(&self) -> Micros {
         match self.outcome {
             Outcome::NeverFits => Micros::new(u64::MAX),
@@ -57,13 +57,12 @@ impl Decision {
 }
 
 impl Decision {
-    /// An order with the closest to exhaustion first: denials first, the longest wait before all
-    /// others; then by the fewest permits remaining, and then the last to be reset. The rule of
+    /// An order with the closest to exhaustion first: denials by the longest wait, then allowed
+    /// decisions by the fewest permits remaining, then by the latest reset. The same rule as
     /// [`and_under`](Self::and_under), for the policies of a request.
     ///
-    /// The number remaining counts, not its share of the limit, which is what a window gives. A
-    /// burst or a capacity may be a fraction or a multiple of that, and an almost empty one would
-    /// be passed over.
+    /// Compares the number of remaining permits, not their share of the limit. A burst or capacity
+    /// may be a fraction or a multiple of the limit, so a share would hide an almost empty one.
     pub(crate) fn tightest_first(&self) -> impl Ord + use<> {
         let wait = (!self.is_allowed()).then_some(self.wait());
         (Reverse(wait), self.remaining, Reverse(self.reset_after))

@@ -1,5 +1,5 @@
-//! `Decisions`: the decisions on a question, in the order of its checks. `Verdict`: those about a
-//! request, for handlers.
+//! `Decisions`: the decisions of a store call, in the order of its checks. `Verdict`: the decisions
+//! about a request, for handlers.
 
 use std::fmt;
 use std::ops::Deref;
@@ -43,8 +43,8 @@ impl Decisions {
         self.iter().all(Decision::is_allowed)
     }
 
-    /// The position of the decision that explains a rejection: among those that deny, the one with
-    /// the longest wait, the first of equals. One that never fits outlasts every wait.
+    /// The position of the decision that explains a rejection: the denial with the longest wait,
+    /// the first among equals. A cost that never fits counts as the longest wait.
     pub fn denied_by(&self) -> Option<usize> {
         self.iter()
             .enumerate()
@@ -54,7 +54,7 @@ impl Decisions {
             .map(|(position, _)| position)
     }
 
-    /// Takes away the waits that a denial makes pointless, since nobody goes on.
+    /// Clears the delays of allowed decisions if another decision denies the request.
     #[inline]
     pub(crate) fn drop_vain_waits(&mut self) {
         let would_wait = |decision: &Decision| decision.is_allowed() && !decision.delay.is_zero();
@@ -65,7 +65,8 @@ impl Decisions {
         }
     }
 
-    /// Takes the place of others; a single one without the room for more around it.
+    /// Replaces the decisions by others. Copies a single decision instead of swapping, which would
+    /// move the whole capacity.
     #[inline]
     pub(crate) fn replace_by(&mut self, others: &mut Self) {
         match &others.0 {
@@ -74,7 +75,7 @@ impl Decisions {
         }
     }
 
-    /// Moves so many decisions from the front to the end.
+    /// Moves `front` decisions from the front to the end.
     pub(crate) fn rotate_left(&mut self, front: usize) {
         self.each_mut().rotate_left(front);
     }
@@ -87,7 +88,7 @@ impl Decisions {
         }
     }
 
-    /// Records that the store could not carry out this check, and lets it pass.
+    /// Marks a check that the store could not perform as failed open.
     pub(crate) fn fail_open(&mut self, position: usize, kind: StoreErrorKind) {
         if let Some(decision) = self.each_mut().get_mut(position) {
             let quota = (decision.limit, decision.window);
@@ -109,7 +110,7 @@ impl Deref for Decisions {
     }
 }
 
-/// The only decision on a question of one check.
+/// The decision of a call with one check.
 impl From<Decision> for Decisions {
     #[inline]
     fn from(decision: Decision) -> Self {
@@ -137,17 +138,17 @@ impl fmt::Debug for Decisions {
     }
 }
 
-/// The decisions about a request, with the names of the policies.
+/// The decisions about a request, with the policies' names.
 ///
-/// A [`Permit`](crate::Permit) has one, and so has [`Denied`](crate::Denied). With
-/// [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) it is in the
-/// request's extensions, so that a handler can see what is left. Policies in
-/// [shadow mode](crate::Mode::Shadow) are not in that of a layer.
+/// Returned by [`Permit`](crate::Permit) and [`Denied`](crate::Denied).
+/// [`RateLimitLayer::expose_decisions`](crate::RateLimitLayer::expose_decisions) adds it to the
+/// request's extensions, so that a handler can see what remains. A layer leaves out policies in
+/// [shadow mode](crate::Mode::Shadow).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict(Arc<[(Arc<str>, Decision)]>);
 
 impl Verdict {
-    /// These decisions, after those of outer layers.
+    /// Appends these decisions to those of outer layers.
     pub(crate) fn new(
         outer: Option<&Self>,
         each: impl Iterator<Item = (Arc<str>, Decision)>,
@@ -161,16 +162,16 @@ impl Verdict {
         self.0.iter().map(|(name, decision)| (&**name, decision))
     }
 
-    /// The decision of the policy of this name, if it was asked.
+    /// The decision of the policy with this name, if it was evaluated.
     pub fn get(&self, policy: &str) -> Option<&Decision> {
         let mut each = self.iter();
         each.find_map(|(name, decision)| (name == policy).then_some(decision))
     }
 
     /// The decision of the policy that is closest to exhaustion: the one with the fewest permits
-    /// left; among equals, the one that is reset last. A policy that let the request pass for lack
-    /// of an answer from the store counts only if there is no other, as it is not known what it has
-    /// left. `None` if no policy was asked.
+    /// remaining; among equals, the one with the latest reset. A policy whose store failed, so that
+    /// its remaining permits are unknown, counts only if there is no other. `None` if no policy was
+    /// evaluated.
     pub fn tightest(&self) -> Option<&Decision> {
         let each = self.iter().map(|(_, decision)| decision);
         each.min_by_key(|decision| (!decision.is_evaluated(), decision.tightest_first()))

@@ -1,4 +1,4 @@
-//! `Decision`: the answer to one check.
+//! `Decision`: the result of one check.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ mod decisions;
 
 pub use self::decisions::{Decisions, Verdict};
 
-/// The answer to one check: whether the request may pass, and what is left.
+/// The result of one check: whether the request is allowed and what remains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "it may be denied, or not have been carried out"]
+#[must_use = "it may be denied, or the store may have failed"]
 pub struct Decision {
     pub(crate) outcome: Outcome,
-    /// Whether it was allowed with at most a tenth of the limit, burst or capacity left.
+    /// Whether it was allowed with at most a tenth of the limit, burst or capacity remaining.
     pub(crate) is_near_limit: bool,
     pub(crate) limit: u64,
     pub(crate) window: Micros,
@@ -24,52 +24,52 @@ pub struct Decision {
     /// How long the request is delayed, or would have been.
     pub(crate) delay: Micros,
     pub(crate) reset_after: Micros,
-    /// How long until there is a permit again, if none is left; of a fixed window, whether or not
-    /// any is left, how long until it ends.
+    /// The time until the next permit if none remains. For a fixed window, the time until the
+    /// window ends in any case.
     pub(crate) renews_after: Micros,
-    /// Whether all permits are back then, as with a fixed window, not just one more.
+    /// Whether all permits come back at that time, as with a fixed window, instead of one.
     pub(crate) renews_whole: bool,
-    /// How long the subject is banned; zero if it is not.
+    /// The remaining time of the ban; zero without a ban.
     pub(crate) ban: Micros,
     pub(crate) receipt: Receipt,
-    /// Why the store did not decide, if the local share did.
+    /// Why the store failed, if the local share decided instead.
     pub(crate) decided_locally: Option<StoreErrorKind>,
-    /// Whether it was decided from memory.
+    /// Whether the deny cache decided.
     pub(crate) is_remembered: bool,
-    /// Whether its permits were taken in advance.
+    /// Whether its permits were prefetched.
     pub(crate) is_prefetched: bool,
 }
 
-/// Identifies permits that were taken, to give them back.
+/// Identifies charged permits, to refund them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
-    /// When they were taken, on the store's clock; zero if it is not told.
+    /// The time of the charge on the store's clock; zero if the store did not return it.
     pub(crate) at: Micros,
-    /// For an algorithm that supports waiting: the state after they were taken, which shows whether
-    /// anybody has taken permits since. For a fixed window: its end.
+    /// For algorithms that support waiting: the state after the charge, which shows whether permits
+    /// were charged since. For a fixed window: its end.
     pub(crate) mark: [u64; 2],
     pub(crate) taken_of: Origin,
 }
 
-/// Where the permits were taken.
-// A word wide, where there would be padding: what wraps a decision (`Option`, `Result`, `Poll`) tells
-// itself by a value that is none of these. By one of a single byte, it would be copied in pieces that
-// are not those in which it was written, and the processor waits whenever they differ.
+/// Where the permits were charged.
+// As wide as a word, so that there is no padding: `Option`, `Result` and `Poll` encode their
+// variants in unused values of this field. With a one-byte field they would be copied in other
+// pieces than they were written in, which stalls the processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Origin {
     /// In the store.
     #[default]
     Store,
-    /// In the local share: the store knows nothing of them.
+    /// In the local share, so the store has no record of them.
     #[cfg(feature = "memory")]
     LocalShare,
 }
 
 impl Receipt {
-    /// The instant of the decision, on the store's clock. `None` if nobody is going to give back
-    /// what it has taken, as with [`Limiter::check`](crate::Limiter::check): the store is not asked
-    /// for it [then](crate::store::Acquire::is_final).
+    /// The time of the charge on the store's clock. `None` if the call can have no refund, such as
+    /// [`Limiter::check`](crate::Limiter::check): the store does not return the time
+    /// [then](crate::store::Acquire::is_final).
     pub fn taken_at(&self) -> Option<Micros> {
         (!self.at.is_zero()).then_some(self.at)
     }
@@ -79,39 +79,40 @@ impl Receipt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It fits.
+    /// The request is within the limit.
     Allowed,
-    /// It does not fit yet; [`Decision::retry_after`] says when it does.
+    /// The request exceeds the limit for now; [`Decision::retry_after`] returns the time to wait.
     Denied,
-    /// It costs more than the limit can ever hold, or the limit [admits
-    /// nothing](crate::Limit::nothing): waiting does not help.
+    /// The request costs more than the limit's capacity, or the limit [admits
+    /// nothing](crate::Limit::nothing). Waiting does not help.
     NeverFits,
-    /// The subject was denied too often and is banned; [`Decision::banned_for`] says how long.
+    /// The key was denied too often and is banned; [`Decision::banned_for`] returns the remaining
+    /// time.
     Banned,
-    /// The store was not asked, or could not tell, while another policy was known to deny the same
-    /// request. It is not known whether this policy would have denied it, too. Nothing was taken.
+    /// The policy was not evaluated, because another policy denies the same request anyway. It is
+    /// unknown whether this policy would have denied it. Nothing was charged.
     NotAsked,
-    /// It would have been denied, or would have had to wait, if the policy were
+    /// The request would have been denied or delayed if the policy were
     /// [enforced](crate::Mode::Enforce).
     ShadowDenied,
-    /// No store was asked, and nothing is counted: limiting or the policy is off, or the subject is
-    /// on the allow list.
+    /// Nothing was counted, and the store was not called: limiting is off, the policy is off, or
+    /// the client is on the allow list.
     Unlimited,
-    /// The subject is on the deny list.
+    /// The client is on the deny list.
     Refused,
-    /// The store gave no answer and the policy's failure mode lets the request pass uncounted; or
-    /// the store could not carry out a check in [shadow](crate::store::Check::is_shadow), which does not
-    /// affect the request.
+    /// The store failed, and the policy's failure mode allows the request without counting it. Or
+    /// the store could not perform a check in [shadow mode](crate::store::Check::is_shadow), which
+    /// does not affect the request.
     FailedOpen(StoreErrorKind),
-    /// The store gave no answer and the policy's failure mode refuses the request.
+    /// The store failed, and the policy's failure mode denies the request.
     FailedClosed(StoreErrorKind),
 }
 
 impl Decision {
-    /// Whether the request may pass, as far as this policy is concerned; true also if the policy
-    /// was [not asked](Outcome::NotAsked).
+    /// Whether this policy allows the request. Also true if the policy was [not
+    /// evaluated](Outcome::NotAsked).
     ///
-    /// If several policies decide a request and one denies, no permits of the others are taken.
+    /// If several policies decide a request and one denies it, none of them charges permits.
     pub fn is_allowed(&self) -> bool {
         matches!(
             self.outcome,
@@ -123,42 +124,40 @@ impl Decision {
         )
     }
 
-    /// The outcome, in full.
+    /// The outcome.
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// The permits that the policy gives in each [`window`](Self::window), or at the same time. For
-    /// a limit of [several rates](crate::Limit::and), those of one rate: the one that denies for
-    /// longest or, if none denies, the one with the fewest permits left.
+    /// The number of permits in each [`window`](Self::window), or at the same time. For a limit of
+    /// [several rates](crate::Limit::and), that of one rate: the one that denies for longest or, if
+    /// none denies, the one with the fewest permits remaining.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The time in which [`limit`](Self::limit) permits are given; zero for a
-    /// [concurrency](crate::Limit::concurrency) limit and for one that
-    /// [admits nothing](crate::Limit::nothing), which have none.
+    /// The period of [`limit`](Self::limit). Zero for a [concurrency](crate::Limit::concurrency)
+    /// limit and for one that [admits nothing](crate::Limit::nothing).
     pub fn window(&self) -> Duration {
         self.window.to_duration()
     }
 
-    /// The permits that could be taken right now, after this decision; 0 if the failure mode
-    /// decided, or the store was not asked, and [`limit`](Self::limit) if nothing is counted
-    /// ([`Outcome::Unlimited`]).
+    /// The permits that remain after this decision. 0 if the failure mode decided or the policy was
+    /// not evaluated; [`limit`](Self::limit) if nothing is counted ([`Outcome::Unlimited`]).
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// How long to wait until the same request would be allowed, if nobody else asks. `None` if it
-    /// was allowed, if it [never fits](Outcome::NeverFits) and if it is
-    /// [refused](Outcome::Refused). For a policy in shadow, which [allows](Self::is_allowed) it,
-    /// the wait [that there would be](Outcome::ShadowDenied) if the policy were enforced.
+    /// The time until the same request would be allowed, if no other request arrives. `None` if it
+    /// was allowed, [never fits](Outcome::NeverFits) or is on the [deny list](Outcome::Refused). In
+    /// shadow mode, which [allows](Self::is_allowed) the request, the wait [if the policy were
+    /// enforced](Outcome::ShadowDenied).
     ///
-    /// Exact to the microsecond: earlier it is denied, then it is allowed. Under a
-    /// [concurrency](crate::Limit::concurrency) limit, it is the time until enough leases lapse
-    /// unless they are renewed: requests that end shorten it, requests that go on prolong it. After
-    /// a store failure it is a guess of one second. A [remembered](Self::is_remembered) one is as
-    /// exact as [`DenyCache`](crate::store::DenyCache#what-is-exact) describes.
+    /// Exact to the microsecond: a request is denied before that time and allowed at it. There are
+    /// three exceptions. Under a [concurrency](crate::Limit::concurrency) limit, it is the time
+    /// until enough leases would expire; requests that end shorten it, renewals extend it. After a
+    /// store failure it is a guess of one second. For a [cached denial](Self::is_remembered), see
+    /// [`DenyCache`](crate::store::DenyCache#what-is-exact).
     pub fn retry_after(&self) -> Option<Duration> {
         let helps = match self.outcome {
             Outcome::Denied | Outcome::Banned | Outcome::FailedClosed(_) => true,
@@ -169,62 +168,62 @@ impl Decision {
         helps.then(|| self.retry_after.to_duration())
     }
 
-    /// How long to wait before going on. For a denial of a caller who was ready to wait, but not
-    /// that long: how long the wait would have been. Zero for all others, and if another policy
-    /// denies the same request.
+    /// How long the request must wait before it goes on. If it is denied because the wait would
+    /// exceed the caller's limit, how long the wait would have been. Otherwise zero, also if
+    /// another policy denies the same request.
     ///
-    /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) wait for you. A caller of
-    /// [`check`](crate::Limiter::check) on a leaky bucket that is a queue has to wait itself.
+    /// The layer and [`Limiter::acquire`](crate::Limiter::acquire) wait for you. If you call
+    /// [`check`](crate::Limiter::check) on a leaky bucket that delays requests, wait this long
+    /// yourself.
     pub fn delay(&self) -> Duration {
         self.delay.to_duration()
     }
 
-    /// How long the subject is banned for too many denials, from now; `None` if it is not. Told
-    /// even if the operation only looks and is allowed.
+    /// The remaining time of the ban; `None` without a ban. Also returned if the call only peeks
+    /// and is allowed.
     pub fn banned_for(&self) -> Option<Duration> {
         (!self.ban.is_zero()).then(|| self.ban.to_duration())
     }
 
-    /// Identifies what this decision has taken, to give it back: see
-    /// [`Action::Refund`](crate::store::Action::Refund). For a limit of several rates, what it
-    /// has taken under the first.
+    /// Identifies the permits of this decision, to refund them: see
+    /// [`Action::Refund`](crate::store::Action::Refund). For a limit of several rates, those of the
+    /// first rate.
     pub fn receipt(&self) -> Receipt {
         self.receipt
     }
 
-    /// How long until the key is as if it had never been used, if nobody asks; except for the
-    /// denials that a [`Penalty`](crate::Penalty) remembers. It may be less if this decision allows
-    /// what another policy denies, and the length of the window has just been changed: it is told
-    /// as if permits had been taken.
+    /// The time until the key is as if it had never been used, if no other request arrives. Denials
+    /// that a [`Penalty`](crate::Penalty) counts are not included. The time may be too short if
+    /// this policy allows a request that another one denies and the window's length has just
+    /// changed: it is computed as if permits had been charged.
     pub fn reset_after(&self) -> Duration {
         self.reset_after.to_duration()
     }
 
-    /// How long until there is a permit, if nobody asks; zero while there is one. After a
-    /// decision that took the last one, and after a denial that left none, a request that costs one
-    /// permit is denied earlier, and allowed then: exact to the microsecond, as
-    /// [`retry_after`](Self::retry_after).
+    /// The time until a permit is available, if no other request arrives; zero while one is. Exact
+    /// to the microsecond, like [`retry_after`](Self::retry_after): after a decision that leaves no
+    /// permit, a request of cost 1 is denied before that time and allowed at it.
     ///
-    /// Under a [concurrency](crate::Limit::concurrency) limit, it is the time until all leases have
-    /// lapsed: a permit is back as soon as a request ends. While the subject is
-    /// [banned](Self::banned_for), it is no less than the rest of the ban.
+    /// Under a [concurrency](crate::Limit::concurrency) limit, it is the time until all leases
+    /// would expire; a permit is available earlier if a request ends. During a
+    /// [ban](Self::banned_for), it is at least the rest of the ban.
     pub fn next_permit_after(&self) -> Duration {
         self.next_after().to_duration()
     }
 
-    /// Whether the store was not asked because this process remembers a denial that still holds:
-    /// see [`DenyCache`](crate::store::DenyCache). Nothing was taken then.
+    /// Whether this process denied the request from a cached denial, without a store call: see
+    /// [`DenyCache`](crate::store::DenyCache). Nothing was charged.
     pub fn is_remembered(&self) -> bool {
         self.is_remembered
     }
 
-    /// Whether its permits come from a batch that this process had taken before, without a round
-    /// trip: see [`Prefetch`](crate::Prefetch).
+    /// Whether its permits come from a batch that this process took earlier, without a round trip:
+    /// see [`Prefetch`](crate::Prefetch).
     pub fn is_prefetched(&self) -> bool {
         self.is_prefetched
     }
 
-    /// A decision without asking the store, about a limit of this many permits in this window.
+    /// A decision without a store call, for a limit of this many permits in this window.
     pub(crate) fn unasked(outcome: Outcome, (limit, window): (u64, Micros)) -> Self {
         Self {
             outcome,
@@ -249,7 +248,7 @@ impl Decision {
         }
     }
 
-    /// A decision on permits of [`Limit::nothing`](crate::Limit::nothing).
+    /// A decision of [`Limit::nothing`](crate::Limit::nothing).
     pub(crate) fn of_nothing(permits: u64) -> Self {
         let outcome = match permits {
             0 => Outcome::Allowed,
@@ -258,7 +257,7 @@ impl Decision {
         Self::unasked(outcome, (0, Micros::ZERO))
     }
 
-    /// The same decision by a policy that only counts: nobody is denied or delayed.
+    /// The same decision in shadow mode: never denied, never delayed.
     pub(crate) fn in_shadow(mut self) -> Self {
         self.outcome = match self.outcome {
             Outcome::Denied | Outcome::NeverFits | Outcome::Banned => Outcome::ShadowDenied,
@@ -269,8 +268,7 @@ impl Decision {
         self
     }
 
-    /// The same decision by a process that holds this many permits in advance, of a limit that never
-    /// gives more than `capacity` at once.
+    /// The same decision plus the permits that this process has prefetched, up to `capacity`.
     pub(crate) fn with_held(self, held: u64, capacity: u64) -> Self {
         let remaining = self.remaining.saturating_add(held).min(capacity);
         Self {
@@ -280,9 +278,9 @@ impl Decision {
         }
     }
 
-    /// The same decision, combined with that of the penalty that follows it.
+    /// The same decision combined with the decision of the penalty.
     pub(crate) fn under(mut self, penalty: &Self) -> Self {
-        // A ban that is in force, or that this denial has caused.
+        // A ban that was in force or that this denial starts.
         let ban = penalty.ban;
         if ban.is_zero() {
             return self;
@@ -290,13 +288,13 @@ impl Decision {
         let is_denied = !self.is_allowed() || !penalty.is_allowed();
         if is_denied && self.outcome != Outcome::NeverFits {
             self.outcome = Outcome::Banned;
-            // The local share bans even for a cost that is beyond it.
+            // The local share bans even if the cost exceeds the share.
             self.decided_locally = penalty.decided_locally;
             self.retry_after = ban.max(self.retry_after);
         }
         self.renews_after = match self.outcome {
             Outcome::Banned => self.retry_after,
-            // The limit may be used up for longer than the ban lasts.
+            // The limit may be exhausted for longer than the ban lasts.
             _ => ban.max(self.next_after()),
         };
         self.renews_whole = false;
@@ -307,7 +305,7 @@ impl Decision {
         self
     }
 
-    /// How long until there is a permit; zero if there is one.
+    /// The time until a permit is available; zero if one is.
     pub(crate) fn next_after(&self) -> Micros {
         match self.remaining {
             0 => self.renews_after,
@@ -315,7 +313,7 @@ impl Decision {
         }
     }
 
-    /// Why the store gave no answer, if it gave none.
+    /// Why the store failed, if it failed.
     pub fn store_failure(&self) -> Option<StoreErrorKind> {
         match self.outcome {
             Outcome::FailedOpen(kind) | Outcome::FailedClosed(kind) => Some(kind),
@@ -323,13 +321,14 @@ impl Decision {
         }
     }
 
-    /// Whether this process decided by its own share of the limit, as the store gave no answer: see
-    /// `FailureMode::Local`. The limit and the remaining permits are then those of the share.
+    /// Whether this process decided by its local share of the limit, because the store failed: see
+    /// `FailureMode::Local`. [`limit`](Self::limit) and [`remaining`](Self::remaining) are then
+    /// those of the share.
     pub fn is_local(&self) -> bool {
         self.decided_locally.is_some()
     }
 
-    /// Whether a limit was decided at all, by the store or locally.
+    /// Whether a limit was evaluated, by the store or locally.
     pub(crate) fn is_evaluated(&self) -> bool {
         !matches!(
             self.outcome,
@@ -338,13 +337,14 @@ impl Decision {
     }
 }
 
-/// Relative to the capacity, not the limit: a small burst would always be near the limit.
+/// Relative to the capacity, not to the limit: with a small burst every request would be near the
+/// limit.
 pub(crate) fn is_near_limit(remaining: u64, capacity: u64) -> bool {
     remaining.saturating_mul(10) <= capacity
 }
 
 impl Decision {
-    /// Why it denies, for clients.
+    /// The reason of the denial, for clients.
     pub(crate) fn reason(&self) -> &'static str {
         match self.outcome {
             Outcome::NeverFits if self.limit == 0 => "the quota admits nothing",
@@ -357,7 +357,7 @@ impl Decision {
         }
     }
 
-    /// Whether permits come back with time, rather than when their holders end.
+    /// Whether permits come back over time, rather than when requests end.
     pub(crate) fn counts_in_time(&self) -> bool {
         !self.window.is_zero()
     }

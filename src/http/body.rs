@@ -1,4 +1,5 @@
-//! `ResponseBody`: a service's body, with what has to end with it, or that of a rejection.
+//! `ResponseBody`: the body of the inner service with the permits it holds, or the body of a
+//! rejection.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,7 +16,7 @@ use crate::response::Ending;
 
 pin_project! {
     /// The body of every response of a layer that [wraps
-    /// bodies](crate::RateLimitLayer::wrap_body): the inner service's, frame by frame with its
+    /// bodies](crate::RateLimitLayer::wrap_body): the inner service's body, frame by frame with its
     /// trailers, or that of a rejection.
     ///
     /// What has to end with it, ends after its last frame, after an error, or when it is dropped:
@@ -23,10 +24,9 @@ pin_project! {
     /// limit, are given back, and [costs](crate::Policy::settle_at_end) are settled.
     ///
     /// It implements [`Body`] if the inner body's data is [`Bytes`], as with axum, tonic and hyper,
-    /// or can be made from [`Bytes`]: the data of a rejection has the inner body's own type. A data
-    /// type of ours that holds either would exclude axum and tonic, which accept bodies of
-    /// [`Bytes`] only. Convert other data inside of the layer, for example with `map_frame` of
-    /// http-body-util.
+    /// or implements `From<Bytes>`: a rejection uses the inner body's data type. A data type of our
+    /// own would exclude axum and tonic, which accept only bodies of [`Bytes`]. Convert other data
+    /// inside of the layer, for example with `map_frame` of http-body-util.
     pub struct ResponseBody<B> {
         #[pin]
         body: Either<B>,
@@ -172,8 +172,8 @@ where
         }
     }
 
-    /// True at once for an empty rejection: only then does hyper end the stream with the headers,
-    /// which makes a gRPC response trailers-only.
+    /// True immediately for an empty rejection: only then does hyper end the stream with the
+    /// headers, which makes a gRPC response trailers-only.
     fn is_end_stream(&self) -> bool {
         match &self.body {
             Either::Inner { body } => {
@@ -195,25 +195,24 @@ where
     }
 }
 
-/// Which body responses have behind a [`RateLimitLayer`](crate::RateLimitLayer) around a service
-/// whose own have the body `B`: with [`Kept`], axum's and tonic's bodies stay what they are; with
-/// [`Wrapped`], any body is in a [`ResponseBody`]. There are no other kinds.
+/// The body type of responses behind a [`RateLimitLayer`](crate::RateLimitLayer) whose inner
+/// service has the body `B`. [`Kept`] leaves axum's and tonic's bodies unchanged; [`Wrapped`] puts
+/// any body into a [`ResponseBody`]. The trait is sealed.
 #[diagnostic::on_unimplemented(
-    message = "around a service whose responses have the body `{B}`, a layer needs `.wrap_body()`",
-    label = "the layer keeps only axum's and tonic's bodies as they are",
-    note = "`RateLimitLayer::new(limiter).wrap_body()` takes any body: responses then have a \
-            `ResponseBody` around it",
-    note = "axum's `Body` is kept with the feature `axum` of tower-throttle, tonic's with `tonic`"
+    message = "the layer of a service whose responses have the body `{B}` needs `.wrap_body()`",
+    label = "the layer leaves only axum's and tonic's bodies unchanged",
+    note = "`RateLimitLayer::new(limiter).wrap_body()` accepts any body and wraps it in a `ResponseBody`",
+    note = "axum's `Body` needs the feature `axum` of tower-throttle, tonic's needs `tonic`"
 )]
 pub trait BodyKind<B>: sealed::Sealed {
     /// The body of the layer's responses.
     type Body;
 
-    /// The service's, with which nothing has to end.
+    /// The service's body without permits.
     #[doc(hidden)]
     fn plain(body: B) -> Self::Body;
 
-    /// The service's, with what has to end with it.
+    /// The service's body with the permits it holds.
     #[doc(hidden)]
     fn holding(body: ResponseBody<B>) -> Self::Body;
 
@@ -225,14 +224,14 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// The default: the service's own body, which is axum's (with the feature `axum`) or tonic's (with
-/// `tonic`). It passes unchanged, unless something has to end with it: a place that the request
-/// holds under a [concurrency](crate::Limit::concurrency) limit.
+/// The default: keeps the service's body, which must be axum's (with the feature `axum`) or tonic's
+/// (with `tonic`). The body is unchanged, unless it has to hold a permit of a
+/// [concurrency](crate::Limit::concurrency) limit.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Kept;
 
-/// Any body, in a [`ResponseBody`]: see
+/// Puts any body into a [`ResponseBody`]: see
 /// [`RateLimitLayer::wrap_body`](crate::RateLimitLayer::wrap_body).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]

@@ -11,8 +11,8 @@ use http::request::Parts;
 use crate::decision::{Decision, Verdict};
 use crate::limiter::Meter;
 
-/// All that was decided about the request, which may be nothing. Answers with 500 when no layer
-/// [exposes decisions](crate::RateLimitLayer::expose_decisions).
+/// All decisions about the request; there may be none. Answers with 500 if no layer [exposes
+/// decisions](crate::RateLimitLayer::expose_decisions).
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl<S: Sync> FromRequestParts<S> for Verdict {
     type Rejection = NoDecision;
@@ -22,9 +22,9 @@ impl<S: Sync> FromRequestParts<S> for Verdict {
     }
 }
 
-/// The decision of the policy that is [closest to exhaustion](Verdict::tightest); `None` when no
-/// policy was asked about the request. Answers with 500 when no layer
-/// [exposes decisions](crate::RateLimitLayer::expose_decisions).
+/// The decision of the policy that is [closest to exhaustion](Verdict::tightest); `None` if no
+/// policy was evaluated. Answers with 500 if no layer [exposes
+/// decisions](crate::RateLimitLayer::expose_decisions).
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -43,9 +43,9 @@ impl<S: Sync> FromRequestParts<S> for Verdict {
 /// }
 /// ```
 ///
-/// A handler has to take the `Option`. Whoever operates the service can bring it about at any moment
-/// that nobody is asked (the [kill switch](crate::Limiter::turn_off), a [`Mode`](crate::Mode), an
-/// [allow list](crate::Limiter::set_allowed)), and no handler may fail for that:
+/// Handlers must take the `Option`, because an operator can disable limiting at any time (by the
+/// [kill switch](crate::Limiter::turn_off), a [`Mode`](crate::Mode) or an [allow
+/// list](crate::Limiter::set_allowed)) and no handler may fail for that:
 ///
 /// ```compile_fail,E0277
 /// # use axum::{Router, routing::get};
@@ -62,7 +62,7 @@ impl<S: Sync> OptionalFromRequestParts<S> for Decision {
     }
 }
 
-/// No layer in front of the handler tells it what was decided.
+/// No layer in front of the handler exposes its decisions.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]

@@ -1,4 +1,4 @@
-//! HTTP: what is read from requests, and what is written into responses.
+//! HTTP: extractors that read requests, and what is written into responses.
 
 mod body;
 pub(crate) mod extract;

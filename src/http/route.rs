@@ -1,4 +1,4 @@
-//! `Route`: the requests of a method and a path.
+//! `Route`: matches requests by method and path.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::error::ConfigError;
 use crate::one_line::OneLine;
 use crate::request::{RequestHead, RequestMatcher};
 
-/// The requests of a method and a path, in the syntax of axum's router: `/users/{id}` takes one
+/// Matches requests by method and path, in the syntax of axum's router: `/users/{id}` matches one
 /// segment for `{id}`, `/files/{*rest}` everything below `/files/`.
 ///
 /// ```
@@ -28,97 +28,95 @@ use crate::request::{RequestHead, RequestMatcher};
 /// # What is compared
 ///
 /// The path is compared as it arrives, without normalisation: `/login/`, `//login` and `/log%69n`
-/// are other paths than `/login`, and `/files/{*rest}` does not match `/files/` itself. As in axum,
-/// a parameter can be empty, except for the last one: `/api/{version}/login` matches `/api//login`.
+/// are not `/login`, and `/files/{*rest}` does not match `/files/` itself. As in axum, a parameter
+/// can be empty, except for the last one: `/api/{version}/login` matches `/api//login`.
 ///
-/// No pattern matches every request: `/{*rest}` does not match `/`, nor a target that is no path
+/// No pattern matches every request: `/{*rest}` matches neither `/` nor a target that is not a path
 /// (`OPTIONS *`, `CONNECT host:80` and, over HTTP/1.1, `GET host`). Axum passes these to the
 /// router's fallback. A policy without a route applies to all of them.
 ///
-/// If the server treats other paths alike, they are a way around the policy. With axum this cannot
-/// happen to a pattern that is the text of a route there, if the layer is where the router has
-/// already matched (`Router::layer`, `Router::route_layer`) and the crate's feature `axum` is on:
-/// the pattern is then compared with the text of the matched route (`MatchedPath`) as well as with
-/// the path, and either may match. It can happen to a pattern that is narrower than the route:
-/// `/users/me` does not match `/users/m%65` of the route `/users/{id}`, nor `/acme/login` the path
-/// `/acme//login` of a service nested at `/{tenant}`.
+/// If the server routes other spellings of a path to the same handler, they bypass the policy. With
+/// axum this cannot happen if the pattern is the text of an axum route, the layer is added by
+/// `Router::layer` or `Router::route_layer`, and the crate's feature `axum` is on: the pattern then
+/// matches the text of the matched route (`MatchedPath`) or the path. It can happen if the pattern
+/// is narrower than the route: `/users/me` does not match `/users/m%65` of the route `/users/{id}`,
+/// and `/acme/login` does not match the path `/acme//login` of a service nested at `/{tenant}`.
 ///
 /// A route for `GET` also matches `HEAD`, which axum answers with the same handler, and a `CONNECT`
-/// with a path, which opens a WebSocket over HTTP/2
-/// ([RFC 8441](https://www.rfc-editor.org/rfc/rfc8441)) as a `GET` does over HTTP/1.1. Either would
-/// be a way around the limit otherwise.
+/// with a path, which opens a WebSocket over HTTP/2 ([RFC
+/// 8441](https://www.rfc-editor.org/rfc/rfc8441)) as `GET` does over HTTP/1.1. Otherwise these
+/// methods would bypass the limit.
 ///
-/// A gRPC method is `Route::any("/package.Service/Method")`. Clients send `POST`, but tonic serves
-/// a call by any HTTP method: a route for `POST` could be bypassed.
+/// For a gRPC method, use `Route::any("/package.Service/Method")`. Clients send `POST`, but tonic
+/// serves a call by any HTTP method, so a route for `POST` could be bypassed.
 ///
-/// Most clients percent-encode text that is not ASCII, and a pattern has to be written so:
-/// `/gr%C3%B6%C3%9Fe`, with capital digits, as browsers do; `%c3%b6` is another path. Text that
-/// arrives unencoded, as from curl, is encoded before it is compared.
+/// Write text that is not ASCII percent-encoded, as most clients send it: `/gr%C3%B6%C3%9Fe`, with
+/// capital digits, as browsers do; `%c3%b6` is another path. Text that arrives unencoded, as from
+/// curl, is encoded before it is compared.
 ///
-/// [`Limiter::new`](crate::Limiter::new) refuses a pattern that no router could have, or that is
-/// not encoded so.
+/// [`Limiter::new`](crate::Limiter::new) rejects a pattern that is invalid or not encoded so.
 ///
 /// # Nested services
 ///
 /// A layer on a service or router that axum nests at `/files` (`Router::nest`,
-/// `Router::nest_service`) sees `/a` of the path `/files/a`. With the feature `axum`, patterns of the
-/// whole match there as well, so `/files/{*rest}` does: they are compared with the whole path
-/// (`OriginalUri`), and the path that the layer sees is also compared with the text of where it is
-/// nested (`NestedPath`) before it. Of the matched route's text, what stands after that text is
-/// compared, too: what the nested router itself calls the route.
+/// `Router::nest_service`) sees the path `/files/a` as `/a`. With the feature `axum`, patterns for
+/// the whole path, such as `/files/{*rest}`, match there too: they are compared with the original
+/// path (`OriginalUri`) and with the nesting prefix (`NestedPath`) followed by the inner path. They
+/// are also compared with the part of the matched route that follows the prefix, which is the
+/// nested router's own name of the route.
 ///
-/// So a service can name its own paths wherever it is nested: a layer inside that
-/// [exempts](crate::Rules::exempt) `/health` leaves `/files/health` alone. If that is too
-/// much, as in front of a proxy to paths of others, put the layer on the outer router, which has only
-/// the whole path.
+/// So a service can use its own paths wherever it is nested: a layer inside that
+/// [exempts](crate::Rules::exempt) `/health` also exempts `/files/health`. If you do not want that,
+/// as for a proxy to other servers' paths, put the layer on the outer router, which sees only the
+/// whole path.
 ///
-/// To a service (`Router::nest_service`) and to a fallback, axum also shows `/a` for `/files//a`,
-/// and `/` for both `/files` and `/files/`, so patterns for the one match the other there. A layer on
-/// the outer router does not know that there is a service, so `/files//a` is a way around its policies
-/// for `/files/a`: put these on the service, or use `/files/{*rest}`.
+/// A nested service (`Router::nest_service`) and a fallback see `/a` for `/files//a` too, and `/`
+/// for both `/files` and `/files/`, so patterns for one match the other there. A layer on the outer
+/// router does not know about the service, so `/files//a` bypasses its policies for `/files/a`: put
+/// these on the service, or use `/files/{*rest}`.
 ///
-/// Without the feature, and if something other than axum has shortened the path, only the path that
+/// Without the feature, or if something other than axum has shortened the path, only the path that
 /// the layer sees is compared.
 #[derive(Clone)]
 pub struct Route {
     method: Option<Method>,
     pattern: String,
-    // One router for each route: in a common one, overlapping patterns would shadow each other.
+    // One router for each route: in a shared one, overlapping patterns would hide each other.
     router: Result<matchit::Router<()>, ConfigError>,
 }
 
 impl Route {
-    /// Requests of this method whose path fits the pattern.
+    /// Matches requests with this method and a path that matches the pattern.
     pub fn new(method: Method, pattern: impl Into<String>) -> Self {
         Self::of(Some(method), pattern.into())
     }
 
-    /// Requests of any method whose path fits the pattern.
+    /// Matches requests of any method whose path matches the pattern.
     pub fn any(pattern: impl Into<String>) -> Self {
         Self::of(None, pattern.into())
     }
 
-    /// `GET` and `HEAD` requests, and WebSockets over HTTP/2, whose path fits the pattern.
+    /// Matches `GET` and `HEAD` requests, and WebSockets over HTTP/2.
     pub fn get(pattern: impl Into<String>) -> Self {
         Self::new(Method::GET, pattern)
     }
 
-    /// `POST` requests whose path fits the pattern.
+    /// Matches `POST` requests.
     pub fn post(pattern: impl Into<String>) -> Self {
         Self::new(Method::POST, pattern)
     }
 
-    /// `PUT` requests whose path fits the pattern.
+    /// Matches `PUT` requests.
     pub fn put(pattern: impl Into<String>) -> Self {
         Self::new(Method::PUT, pattern)
     }
 
-    /// `PATCH` requests whose path fits the pattern.
+    /// Matches `PATCH` requests.
     pub fn patch(pattern: impl Into<String>) -> Self {
         Self::new(Method::PATCH, pattern)
     }
 
-    /// `DELETE` requests whose path fits the pattern.
+    /// Matches `DELETE` requests.
     pub fn delete(pattern: impl Into<String>) -> Self {
         Self::new(Method::DELETE, pattern)
     }
@@ -146,7 +144,7 @@ impl Route {
         matches(path) || (!path.is_ascii() && matches(&percent_encoded(path)))
     }
 
-    /// Whether it matches what axum's routers have noted in the request.
+    /// Whether it matches what axum's routers have recorded in the request.
     #[cfg(feature = "axum")]
     fn matches_noted(&self, request: &RequestHead<'_>) -> bool {
         let extensions = request.extensions;
@@ -155,7 +153,7 @@ impl Route {
         let matched = extensions.get::<axum::extract::MatchedPath>();
         let own = request.uri.path();
         let whole = extensions.get::<axum::extract::OriginalUri>();
-        // If nothing is nested, the path has been tried already.
+        // Without nesting, the path has been compared already.
         let whole = whole
             .map(|whole| whole.path())
             .filter(|whole| *whole != own);
@@ -169,10 +167,10 @@ impl Route {
         false
     }
 
-    /// The text of the matched route, and what is left of it where its router is nested.
+    /// Compares the text of the matched route, and the part of it inside of the nested router.
     #[cfg(feature = "axum")]
     fn matches_route(&self, matched: &str, nested: Option<&str>) -> bool {
-        // In the text of a route, `{*rest}` looks like one segment but stands for many, so only a
+        // In the text of a route, `{*rest}` looks like one segment but matches many, so only a
         // catch-all may match it.
         let is_catch_all = |text: &str| text.contains("{*");
         if is_catch_all(matched) && !is_catch_all(&self.pattern) {
@@ -183,16 +181,16 @@ impl Route {
             || own.is_some_and(|own| self.matches_text(if own.is_empty() { "/" } else { own }))
     }
 
-    /// The text where a service is nested, before the path that it is shown: that is the same path
-    /// for several whole ones, as axum drops a slash after the nested path.
+    /// Compares the nesting prefix followed by the inner path. Several whole paths have the same
+    /// inner path, since axum drops a slash after the prefix.
     #[cfg(feature = "axum")]
     fn matches_nested(&self, nested: &str, own: &str) -> bool {
         self.matches_text(&format!("{nested}{own}"))
-            // Such a service answers to its own path with and without a slash at the end.
+            // Such a service serves its own path with and without a trailing slash.
             || own == "/" && self.matches_text(nested)
     }
 
-    /// Whether it matches the text of a route, in which parameters stand for themselves.
+    /// Whether it matches the text of a route, where parameters are literal text.
     #[cfg(feature = "axum")]
     fn matches_text(&self, text: &str) -> bool {
         // A literal brace of the pattern would match one that encloses a parameter's name.
@@ -203,7 +201,7 @@ impl Route {
     }
 }
 
-/// An ordinary `CONNECT` has an authority, and no path that a pattern could match.
+/// `HEAD`, and `CONNECT` with a path. An ordinary `CONNECT` has no path that a pattern could match.
 fn is_like_get(method: &Method) -> bool {
     matches!(*method, Method::HEAD | Method::CONNECT)
 }
@@ -213,8 +211,8 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
     if !pattern.starts_with('/') {
         return Err(refusal("a pattern starts with a slash".to_owned()));
     }
-    // No path contains these, and a colon or star meant a parameter in older routers: such a
-    // pattern would never match.
+    // No path contains these. A colon or star meant a parameter in older routers. Such a pattern
+    // would never match.
     if pattern.contains(|c: char| matches!(c, '?' | '#') || c.is_whitespace() || c.is_control()) {
         return Err(refusal(
             "a pattern is a path, without a query, a fragment or spaces".to_owned(),
@@ -238,9 +236,9 @@ fn router(pattern: &str) -> Result<matchit::Router<()>, ConfigError> {
     Ok(router)
 }
 
-/// The pattern, apart from parameter names, as most clients send it: percent-encoded where it is
-/// not ASCII, and where `http` refuses the raw character in a path. Characters that should be
-/// encoded but that some clients send raw stay.
+/// The pattern as most clients send it, apart from parameter names: percent-encoded where it is not
+/// ASCII, and where `http` rejects the raw character in a path. Characters that should be encoded
+/// but that some clients send raw stay.
 fn as_sent(pattern: &str) -> String {
     let mut sent = String::with_capacity(pattern.len());
     let mut is_name = false;
@@ -264,7 +262,7 @@ fn as_sent(pattern: &str) -> String {
     sent
 }
 
-/// The path as most clients would send it, if this one has characters beyond ASCII.
+/// The path as most clients would send it, if it contains characters beyond ASCII.
 fn percent_encoded(path: &str) -> String {
     let mut encoded = String::with_capacity(2 * path.len());
     for char in path.chars() {
@@ -299,7 +297,7 @@ impl RequestMatcher for Route {
     }
 }
 
-/// `POST /login`, or a pattern alone for every method.
+/// Parses `POST /login`, or a pattern alone for every method.
 impl FromStr for Route {
     type Err = ConfigError;
 
@@ -339,8 +337,8 @@ fn named_method(text: &str, name: &str) -> Result<Method, ConfigError> {
     })
 }
 
-/// Compares methods, and patterns as they are written: `/users/{id}` and `/users/{name}` match the
-/// same paths, but differ.
+/// Compares methods, and patterns as text: `/users/{id}` and `/users/{name}` match the same paths,
+/// but are not equal.
 impl PartialEq for Route {
     fn eq(&self, other: &Self) -> bool {
         (&self.method, &self.pattern) == (&other.method, &other.pattern)
@@ -364,8 +362,7 @@ impl fmt::Debug for Route {
     }
 }
 
-/// Whether a browser asks if code from another origin may send some other request: Fetch standard,
-/// section "CORS-preflight request".
+/// Whether the request is a CORS preflight: Fetch standard, section "CORS-preflight request".
 pub(crate) fn is_preflight(request: &RequestHead<'_>) -> bool {
     let has = |name| request.headers.contains_key(name);
     *request.method == Method::OPTIONS && has(ORIGIN) && has(ACCESS_CONTROL_REQUEST_METHOD)

@@ -1,4 +1,4 @@
-//! What headers say of a decision in whole seconds.
+//! The whole seconds of a decision in headers.
 
 use crate::decision::Decision;
 
@@ -10,14 +10,14 @@ pub(super) fn retry_after_secs(decision: &Decision) -> Option<u64> {
     decision.retry_after()?;
     let wait = match decision.counts_in_time() {
         true => decision.retry_after,
-        // `retry_after` is the time until a lease lapses here, but nobody waits for that: requests
-        // end earlier. A ban has to be waited out.
+        // Under a concurrency limit `retry_after` is the time until a lease would expire, but
+        // requests end earlier. Only a ban has to be waited out.
         false => decision.ban,
     };
     Some(wait.ceil_secs().max(1))
 }
 
-/// `w`: the window in whole seconds, rounded up; at least 1, as no window is empty.
+/// `w`: the window in whole seconds, rounded up.
 pub(super) fn window_secs(decision: &Decision) -> u64 {
     decision.window.ceil_secs()
 }
@@ -33,8 +33,9 @@ pub(super) fn renewal_secs(decision: &Decision) -> u64 {
         u64::try_from(secs).unwrap_or(u64::MAX)
     };
     let secs = match decision.retry_after() {
-        // A client that asked for more than remains may come back then, not only when the
-        // remaining permits would be spent. One that may wait is let in before there are any.
+        // A client whose cost exceeds what remains may come back at that time, not only when the
+        // remaining permits would be spent. A request that may wait is admitted before permits are
+        // available.
         Some(_) => secs.min(decision.retry_after.ceil_secs()),
         None => secs,
     };

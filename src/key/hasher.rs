@@ -1,37 +1,37 @@
-//! `KeyHasher`: hashes keys, and caches the hashes of those that ask often.
+//! `KeyHasher`: hashes keys, with a cache for each thread.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Key, Secret, Subject};
 
-/// How many hashes are cached: 64 KB for each thread that asks.
+/// The number of cached hashes: 64 KB for each thread.
 const PLACES: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 9;
 
-/// A longer key is hashed each time. An address takes at most 25 bytes; a header 18, its name and
-/// its value.
+/// The longest key that is cached. An address takes at most 25 bytes; a header takes 18 bytes plus
+/// its name and value.
 const LONGEST: usize = 103;
 
 thread_local! {
     static RECENT: RefCell<Vec<Place>> = RefCell::new(vec![Place::EMPTY; PLACES]);
 }
 
-/// Hashes keys. Hashing alone would be a third of a decision from memory, so each thread caches the
-/// hashes of recent keys.
+/// Hashes keys, and caches recent hashes for each thread: hashing every time would be a third of an
+/// in-memory decision.
 pub(crate) struct KeyHasher {
     secret: Option<Secret>,
-    /// Identifies its own hashes: another limiter may have another secret.
+    /// Identifies the limiter's own entries: other limiters may have other secrets.
     number: u64,
 }
 
-/// Room for the hash of one key.
+/// A cache entry: the hash of one key.
 #[derive(Clone, Copy)]
 #[repr(align(128))]
 struct Place {
     subject: Subject,
     number: u64,
-    /// Zero if the place is empty: no key is that short.
+    /// Zero if the entry is empty: no key has this length.
     length: u8,
     encoded: [u8; LONGEST],
 }
@@ -58,7 +58,7 @@ impl KeyHasher {
             }
             place.subject
         });
-        // A thread that is about to end has no cache any more.
+        // A thread that is ending has no cache any more.
         recent.unwrap_or_else(|_| hash())
     }
 }
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// Fast rather than even: keys that are made to share a place are only hashed each time.
+/// The entry of a key. Fast rather than even: keys that collide are only hashed each time.
 fn place_of(encoded: &[u8]) -> usize {
     // The fraction of the golden ratio, as in Knuth's multiplicative hashing.
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_one_hash_however_often_it_is_asked_for_and_whoever_else_asks() {
+    fn a_key_has_one_hash_for_each_limiter() {
         let secrets = [None, Some(&b"secret"[..]), Some(&b"another"[..])];
         let limiters = secrets.map(|secret| {
             let secret = || secret.map(Secret::new);

@@ -1,6 +1,5 @@
-//! `Key`: whose quota it is. An injective encoding of the subject, and its 128-bit hash, by which
-//! stores know it: no store or header ever contains the subject in clear text, and logs do only if
-//! a policy shows it.
+//! `Key`: whom a limit counts, in an injective encoding. Stores see only its 128-bit hash, and so
+//! do logs unless a policy shows its keys. No header contains a key.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,11 +15,11 @@ mod words;
 
 pub(crate) use self::hasher::KeyHasher;
 
-/// Whose quota it is: the subject of a check.
+/// What a limit is counted by: a user, an address, a tenant or anything else.
 ///
-/// Made from text, bytes, numbers, addresses, or several keys together. The encoding is injective:
-/// different subjects are different keys, even if they differ only in kind and not in text. `Debug`
-/// shows nothing of the subject.
+/// Built from text, bytes, numbers, addresses, or several keys together. The encoding is injective:
+/// different subjects are always different keys, even if an address and a text look the same.
+/// `Debug` shows nothing of the subject.
 ///
 /// ```
 /// use tower_throttle::Key;
@@ -33,9 +32,9 @@ pub(crate) use self::hasher::KeyHasher;
 ///
 /// # Numbers and texts
 ///
-/// A number is the same key as its decimal digits, so that it does not matter whether an
-/// application, a file or an operator writes an id as a number or as text. A text with a sign or a
-/// leading zero is no number.
+/// A number is the same key as its decimal digits. So it does not matter whether an application, a
+/// file or an operator writes an id as a number or as text. Text with a sign or a leading zero is
+/// not a number.
 ///
 /// ```
 /// # use tower_throttle::Key;
@@ -45,24 +44,23 @@ pub(crate) use self::hasher::KeyHasher;
 ///
 /// # Users
 ///
-/// A text or a number by itself, as in `Key::from(7_u64)`, is of no kind: it may be an order or a
-/// telephone number. [`Key::user`] makes a user of it, which is another key. An
-/// [`Extension`](crate::Extension) reads users.
+/// `Key::from(7_u64)` may be an order or a telephone number. [`Key::user`] makes a user of it,
+/// which is a different key. An [`Extension`](crate::Extension) reads users.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Key(Encoded);
 
-/// Capacity for a long API key or two short parts, without an allocation.
+/// Holds a long API key or two short parts without an allocation.
 type Encoded = SmallVec<[u8; 128]>;
 
-/// Domains keep subjects of different kinds apart. They are part of the layout of stored keys: a
-/// number, once released, never changes its meaning.
+/// The kind of a subject, so that different kinds never collide. The numbers are part of stored
+/// keys, so they never change.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Domain {
     Everybody = 0,
     Text = 1,
     Bytes = 2,
-    /// Below zero. Other numbers are their digits, as text.
+    /// A negative number. Other numbers are encoded as text.
     Negative = 3,
     Address = 4,
     Header = 5,
@@ -73,12 +71,12 @@ enum Domain {
 }
 
 impl Key {
-    /// The subject that all requests share.
+    /// The key that all requests share.
     pub fn everybody() -> Self {
         Self::encode(Domain::Everybody, &[])
     }
 
-    /// A client's address, unchanged. [`ClientAddr`](crate::ClientAddr) and
+    /// An address, used unchanged. [`ClientAddr`](crate::ClientAddr) and
     /// [`PeerAddr`](crate::PeerAddr) use the canonical form, which
     /// [`Limiter::canonical_address`](crate::Limiter::canonical_address) returns.
     pub fn address(address: IpAddr) -> Self {
@@ -88,13 +86,13 @@ impl Key {
         }
     }
 
-    /// Requests that a trusted proxy passed on without saying for whom; in a name space apart from
-    /// [`address`](Self::address).
+    /// Requests from a trusted proxy that did not name the client. Differs from the
+    /// [`address`](Self::address) of that proxy.
     pub fn unattributed(last_hop: IpAddr) -> Self {
         Self::encode(Domain::Unattributed, &Self::address(last_hop).0)
     }
 
-    /// The value of a request header; `name` in any case.
+    /// The value of a request header. `name` is case-insensitive.
     pub fn header(name: &str, value: &[u8]) -> Self {
         let name = Self::encode(Domain::Text, name.to_ascii_lowercase().as_bytes());
         Self::header_of(&name, value)
@@ -108,8 +106,7 @@ impl Key {
         key
     }
 
-    /// An authenticated user. A key that is a user's already stays as it is, so a type that
-    /// converts into one may be passed, too.
+    /// An authenticated user. A key that is already a user stays as it is.
     pub fn user(id: impl Into<Self>) -> Self {
         let id = id.into();
         if id.is_of(&[Domain::User]) {
@@ -118,8 +115,7 @@ impl Key {
         Self::encode(Domain::User, &id.0)
     }
 
-    /// The user of this id, if it is a text, a number or bytes, which are of no kind by themselves.
-    /// Any other key stays as it is.
+    /// A user, if the key is a text, a number or bytes. Other keys stay as they are.
     pub(crate) fn or_user(self) -> Self {
         let of_no_kind = [Domain::Text, Domain::Bytes, Domain::Negative];
         match self.is_of(&of_no_kind) {
@@ -128,13 +124,13 @@ impl Key {
         }
     }
 
-    /// The shared bucket of requests without a key; see
+    /// The key that requests without a key share; see
     /// [`OnMissingKey::Shared`](crate::OnMissingKey::Shared).
     pub fn missing() -> Self {
         Self::encode(Domain::Missing, &[])
     }
 
-    /// Several subjects together: one key for each combination.
+    /// Several keys together: one key for each combination.
     pub fn all(parts: impl IntoIterator<Item = Self>) -> Self {
         let mut joined = Encoded::new();
         for part in parts {
@@ -147,7 +143,7 @@ impl Key {
         &self.0
     }
 
-    /// The 128-bit BLAKE3 hash of the encoding, keyed when there is a secret.
+    /// The first 128 bits of the encoding's BLAKE3 hash, keyed if there is a secret.
     pub(crate) fn subject(&self, secret: Option<&Secret>) -> Subject {
         let hash = match secret {
             None => blake3::hash(&self.0),
@@ -254,7 +250,7 @@ impl From<&Key> for Key {
 
 macro_rules! key_from_number {
     ($($number:ty)*) => {$(
-        /// The same key as the number's digits: the same number is the same key, whatever its type.
+        /// The same key as the number's digits, whatever the integer type.
         impl From<$number> for Key {
             fn from(number: $number) -> Self {
                 itoa::Buffer::new().format(number).into()
@@ -266,13 +262,14 @@ key_from_number!(u8 u16 u32 u64 u128 usize);
 
 macro_rules! key_from_signed {
     ($($number:ty)*) => {$(
-        /// The same key as the same number of another type. A negative number is no text's key.
+        /// The same key as the same number of another type. No text is the key of a negative
+        /// number.
         impl From<$number> for Key {
             fn from(number: $number) -> Self {
                 if number >= 0 {
                     return number.unsigned_abs().into();
                 }
-                // By a cast, since `i128` is made from no `isize`. It holds all of them.
+                // A cast, since `i128` does not implement `From<isize>`. It holds every value.
                 Self::encode(Domain::Negative, &(number as i128).to_le_bytes())
             }
         }
@@ -290,7 +287,7 @@ impl Secret {
     }
 }
 
-/// The hash of a key: what stores see of a subject.
+/// The 128-bit hash of a key, by which stores know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Subject(u128);
 
@@ -302,14 +299,14 @@ impl Subject {
         self.0
     }
 
-    /// The digits that `Display` shows. Written by hand, as they are part of every stored key, and
-    /// the library takes several times as long.
+    /// The digits that `Display` shows. Written by hand because they are part of every stored key
+    /// and `format!` is several times slower.
     pub(crate) fn digits(self) -> [u8; 32] {
         let digit = |place: usize| b"0123456789abcdef"[(self.0 >> (124 - 4 * place)) as usize & 15];
         std::array::from_fn(digit)
     }
 
-    /// The hash of a fixed text, to keep policies apart in a store's memory.
+    /// The hash of a fixed text, such as a policy's name.
     pub(crate) fn of_text(text: &str) -> Self {
         Self::first_half(&blake3::hash(text.as_bytes()))
     }
@@ -323,7 +320,7 @@ impl Subject {
     }
 }
 
-/// Without a secret, like a limiter that has none.
+/// The hash of the key in a limiter without a hash secret.
 impl From<&Key> for Subject {
     fn from(key: &Key) -> Self {
         key.subject(None)
@@ -337,7 +334,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// From the 32 digits that `Display` shows, in either case.
+/// Parses the 32 digits that `Display` shows, in either case.
 impl FromStr for Subject {
     type Err = ConfigError;
 

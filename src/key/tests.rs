@@ -69,7 +69,7 @@ fn only_the_digits_alone_are_the_number() {
 }
 
 #[test]
-fn a_user_is_one_however_often_it_is_said() {
+fn a_user_of_a_user_is_the_same_key() {
     for id in [Key::from("alice"), Key::from(7), Key::from(-7)] {
         assert_eq!(Key::user(Key::user(&id)), Key::user(&id));
         assert_eq!(Key::user(&id).or_user(), Key::user(&id));
@@ -78,7 +78,7 @@ fn a_user_is_one_however_often_it_is_said() {
 }
 
 #[test]
-fn what_says_nothing_of_its_kind_names_a_user_and_other_keys_stay() {
+fn text_numbers_and_bytes_become_users_and_other_keys_stay() {
     for id in [
         Key::from("alice"),
         Key::from(7),

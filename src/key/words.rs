@@ -1,4 +1,4 @@
-//! A key in words, for policies that [show](crate::Policy::show_subject) whom they limit.
+//! Keys in clear text, for policies that [show](crate::Policy::show_subject) them.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use super::{Domain, Key};
 
 impl Key {
-    /// Whose quota it is, in words: `alice`, `x-user: alice`, `203.0.113.9`. For people: different
-    /// kinds of keys may read alike.
+    /// The key in clear text: `alice`, `x-user: alice`, `203.0.113.9`. For people: keys of
+    /// different kinds may read alike.
     pub(crate) fn in_words(&self) -> String {
         each(&self.0).join(", ")
     }
 }
 
-/// The words of each key in a sequence of encodings.
+/// The text of each key in a sequence of encodings.
 fn each(mut encoded: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
     while let Some((domain, bytes, rest)) = first(encoded) {

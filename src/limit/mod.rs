@@ -1,8 +1,8 @@
-//! `Limit`: an algorithm with its parameters, as the user specifies it.
+//! `Limit`: an algorithm with its parameters, as the user writes it.
 
 use std::time::Duration;
 
-use self::rate::{Rates, Said};
+use self::rate::{GivenRate, Rates};
 
 mod rate;
 mod validate;
@@ -12,10 +12,10 @@ pub use self::rate::{Rate, per_day, per_hour, per_minute, per_second};
 pub(crate) use self::validate::{ValidLimit, most_capacity, validate_time};
 pub(crate) use self::words::Words;
 
-/// The most permits of a limit: the largest integer that a Structured Field can hold, so that every
-/// header can show it. A script's numbers are exact up to nine times as much.
+/// The most permits of a limit: the largest integer of an HTTP Structured Field (RFC 9651), so that
+/// every header can show it. Lua numbers are exact up to nine times as much.
 pub(crate) const MOST_PERMITS: u64 = 999_999_999_999_999;
-/// The same as errors show it.
+/// The same as text, for errors.
 pub(crate) const ANY_COST: &str = "1 to 999999999999999";
 
 const DEFAULT_SLICES: u32 = 10;
@@ -23,8 +23,8 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 /// An algorithm with its parameters.
 ///
-/// A `Limit` is only a description; [`Limiter::new`](crate::Limiter::new) checks it and refuses
-/// what makes no sense, naming the field. The ranges are:
+/// A `Limit` only holds the numbers. [`Limiter::new`](crate::Limiter::new) validates it and returns
+/// an error that names the wrong field. The ranges are:
 ///
 /// | field | range |
 /// |---|---|
@@ -32,21 +32,21 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// | the rate of `gcra` and the buckets | at most 10^12 permits a second |
 /// | `period`, `window`, `lease` | 1 ms to 366 days, a whole number of microseconds |
 /// | `slices` | 1 to 1000 |
-/// | the time in which a whole `burst` or `capacity` comes back | at most 100 years |
+/// | the time to refill a whole `burst` or `capacity` | at most 100 years |
 ///
 /// | constructor | admits | state for each key |
 /// |---|---|---|
 /// | [`Limit::gcra`] | a steady rate with a burst | one instant |
 /// | [`Limit::token_bucket`] | the same, expressed as a bucket and its refill rate | one instant |
-/// | [`Limit::leaky_bucket`] | one after the other at a constant rate, up to `capacity - 1` waiting | one instant |
-/// | [`Limit::fixed_window`] | `limit` in each window, up to twice that around a boundary | a count and two instants |
-/// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two times |
+/// | [`Limit::leaky_bucket`] | one after the other at a constant rate, with up to `capacity - 1` waiting | one instant |
+/// | [`Limit::fixed_window`] | `limit` in each window; up to twice that around a boundary | a count and two instants |
+/// | [`Limit::sliding_counter`] | about `limit` in any window, if requests arrive evenly | two counts and two times |
 /// | [`Limit::sliding_window`] | never more than `limit` in any window; permits come back up to one slice late | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
 /// | [`Limit::concurrency`] | never more than `limit` at the same time | one entry for each request in flight |
 /// | [`Limit::nothing`] | nothing | none |
 ///
-/// [`and`](Limit::and) adds further rates: 10 a second, but no more than 1000 an hour.
+/// [`and`](Limit::and) adds more rates: 10 a second, but no more than 1000 an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// `None` admits nothing.
@@ -59,7 +59,7 @@ pub struct Limit {
     lease: Option<Duration>,
 }
 
-/// The algorithm. Visible in the crate so that the algorithms (floor 1) can be built from it.
+/// The algorithm. Crate-visible because `crate::algorithm` builds the algorithms from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gcra,
@@ -87,10 +87,10 @@ impl Kind {
 
 impl Limit {
     /// The generic cell rate algorithm (ITU-T I.371): `limit` permits in each `period`, evenly
-    /// spread, with a burst of up to `limit` permits after idling (see [`burst`](Self::burst)).
+    /// spread, with a burst of up to `limit` permits after idle time (see [`burst`](Self::burst)).
     ///
-    /// It admits the same requests as a token bucket, with the smallest state and the cheapest
-    /// script, and is the default choice.
+    /// The default choice. It admits the same requests as a token bucket, with the smallest state
+    /// and the fastest script.
     ///
     /// ```
     /// use tower_throttle::{Limit, MINUTE};
@@ -100,7 +100,7 @@ impl Limit {
         Self::of(Kind::Gcra, limit, period)
     }
 
-    /// A bucket of `capacity` tokens, initially full and refilled continuously at `rate`. A request
+    /// A bucket of `capacity` tokens that starts full and refills continuously at `rate`. A request
     /// takes as many tokens as it costs.
     ///
     /// ```
@@ -113,15 +113,15 @@ impl Limit {
         limit
     }
 
-    /// A bucket that drains at a constant `rate`. Each request pours its cost into it, and it must
-    /// not overflow its `capacity`.
+    /// A bucket that drains at a constant `rate`. A request adds its cost to the bucket and is
+    /// denied if it would overflow the `capacity`.
     ///
-    /// It is a queue: a request that fits is delayed until what was poured in before it has
-    /// drained. So requests leave one after the other at the rate, never two at once, unless
-    /// another policy of the same limiter delays them for longer (see
-    /// [`Policy::max_wait`](crate::Policy::max_wait)). The request that leaves at once is in the
-    /// bucket, too, so that `capacity - 1` requests of cost 1 can wait behind it.
-    /// [`without_delay`](Self::without_delay) makes the bucket a meter.
+    /// It is a queue: a request that fits is delayed until everything before it has drained. So
+    /// requests leave one after the other at the rate, never two at once, unless another policy of
+    /// the same limiter delays them for longer (see [`Policy::max_wait`](crate::Policy::max_wait)).
+    /// A request that leaves immediately occupies the bucket too, so `capacity - 1` requests of
+    /// cost 1 can wait behind it. [`without_delay`](Self::without_delay) turns the queue into a
+    /// meter.
     ///
     /// ```
     /// use tower_throttle::{Limit, per_second};
@@ -136,44 +136,43 @@ impl Limit {
     /// At most `limit` permits in each window. A window opens with the first permitted request
     /// (or see [`aligned`](Self::aligned)) and ends `window` later.
     ///
-    /// It is the easiest to understand. Around the boundary of two windows, up to `2 * limit`
-    /// permits can be taken within the length of one window.
+    /// It is the easiest to understand. Around the boundary of two windows, a client can get up to
+    /// `2 * limit` permits within the length of one window.
     pub const fn fixed_window(limit: u64, window: Duration) -> Self {
         Self::of(Kind::FixedWindow, limit, window)
     }
 
-    /// At most `limit` permits in *any* interval of length `window`. It is exact, and stores one
-    /// entry (about 15 bytes in Redis) for each admitted request.
+    /// At most `limit` permits in *any* interval of length `window`. It is exact. It stores one
+    /// entry for each admitted request, about 15 bytes in Redis.
     ///
-    /// A limit by which one key could have more than a million entries is refused; a
-    /// [`sliding_window`](Self::sliding_window) takes little memory whatever its limit, and so does a
-    /// log if each request [costs](crate::Policy::cost) more. Where the cost of a request is read
-    /// from it or settled by its response, the number of entries is not known and there is no such
-    /// bound: if each cost a single permit, a limit of a hundred million would take 1.5 GB for each
-    /// key. A limit by number of requests beside
-    /// it, in the same limiter, bounds that.
+    /// A limit that allows more than a million entries for one key is rejected. Use a
+    /// [`sliding_window`](Self::sliding_window) instead, which takes little memory whatever its
+    /// limit, or let each request [cost](crate::Policy::cost) more.
     ///
-    /// Permits that are [given back](crate::Policy::count_if) leave no trace. If more than 31
-    /// requests were admitted since, the oldest permits are given back instead, which never admits
-    /// anybody too early.
+    /// If the cost is read from the request or settled by the response, the number of entries is
+    /// unknown and not bounded this way. At a cost of 1, a limit of a hundred million would take
+    /// 1.5 GB for each key. Add a policy that limits the number of requests to bound it.
+    ///
+    /// Refunds, as by [`count_if`](crate::Policy::count_if), remove the refunded entry. If more
+    /// than 31 requests were admitted since, the oldest entries are removed instead, which never
+    /// admits a request too early.
     pub const fn sliding_log(limit: u64, window: Duration) -> Self {
         Self::of(Kind::SlidingLog, limit, window)
     }
 
     /// About `limit` permits in any interval of length `window`, estimated from two counts: that of
-    /// the current window, and the share of the previous window's that the interval still overlaps.
+    /// the current window, plus the part of the previous window that the interval still overlaps.
     ///
     /// Windows begin at multiples of `window` since the Unix epoch. The estimate is rounded up to
-    /// whole permits: while a fraction of one still counts, all of it does, so what
-    /// [remains](crate::Decision::remaining) is rounded down. It assumes that the permits of the
-    /// previous window were spread evenly. At worst, when all of them were taken in its last
-    /// moment, `2 * limit - 1` permits can be taken within the length of one window.
+    /// whole permits, so [`remaining`](crate::Decision::remaining) is rounded down. It assumes that
+    /// the permits of the previous window were spread evenly. In the worst case, when all of them
+    /// were taken at the end of it, up to `2 * limit - 1` permits can be taken within the length of
+    /// one window.
     ///
-    /// When `window` changes, it is unknown how the permits taken so far are spread over windows of
-    /// the new length. They keep coming back by the old length until the next permit is taken; a
-    /// denial does not change that. Then those that still count are counted in the current window.
-    /// While limits with both windows take permits in turns, each turn does so anew, and permits come
-    /// back late.
+    /// When `window` changes, permits taken before the change keep coming back as in the old window
+    /// until the next permit is taken; denials do not change that. From then on, those that still
+    /// count are part of the current window. While limits with different windows take permits from
+    /// the same key in turns, this repeats and permits come back late.
     pub const fn sliding_counter(limit: u64, window: Duration) -> Self {
         Self::of(Kind::SlidingCounter, limit, window)
     }
@@ -181,38 +180,37 @@ impl Limit {
     /// At most `limit` permits in any interval of length `window`, counted in slices of it (10, or
     /// see [`slices`](Self::slices)).
     ///
-    /// A slice counts in full as long as the last `window` overlaps it, so the limit is never
+    /// A slice counts in full as long as it overlaps the last `window`. So the limit is never
     /// exceeded, and a permit may come back up to one slice late.
     pub const fn sliding_window(limit: u64, window: Duration) -> Self {
         Self::of(Kind::SlidingWindow, limit, window)
     }
 
-    /// At most `limit` requests at the same time, over all processes together.
+    /// At most `limit` requests at the same time, across all processes.
     ///
-    /// Each request holds a lease, which is renewed while the request runs. It ends when the
-    /// response's body has ended, the service has failed, the request was cancelled or its
-    /// connection broke. The leases of a killed process lapse by themselves (after 30 s, or see
-    /// [`lease`](Self::lease)).
+    /// Each request holds a lease, which is renewed while the request runs. The lease ends when the
+    /// response body ends, the service fails, the request is cancelled or its connection breaks. If
+    /// a process is killed, its leases expire (after 30 s, or see [`lease`](Self::lease)).
     ///
     /// # When the limit can be exceeded
     ///
-    /// A process loses its leases, while its requests still run, if it stands still or cannot reach
-    /// the store for longer than a lease lives. All processes do if the store loses its data, or if
-    /// the Redis server's clock is set ahead by as much. Other requests are then admitted, and the
-    /// limit is exceeded until the old requests have ended: a lease that has lapsed is not taken
-    /// again. Outside HTTP, [`Permit::has_lapsed`](crate::Permit::has_lapsed) tells a process that it
-    /// has lost one.
+    /// A process loses the leases of running requests if it is suspended, or cannot reach the
+    /// store, for longer than a lease lasts. All processes lose them if the store loses its data,
+    /// or if the Redis server's clock jumps ahead by that much. Other requests are then admitted,
+    /// and the limit is exceeded until the old requests end: an expired lease is not acquired
+    /// again. Outside HTTP, [`Permit::has_lapsed`](crate::Permit::has_lapsed) tells whether a lease
+    /// has expired.
     ///
-    /// A body of a single chunk has ended when the server has taken that chunk, which it may still
-    /// be sending.
+    /// A body of a single chunk ends when the server takes that chunk, although it may still be
+    /// sending it.
     ///
     /// # What a client can do
     ///
-    /// It holds its place until it has sent its body and read the response, however slowly. And while
-    /// it is denied, it makes the store decide as often as it asks: a place may become free at any
-    /// moment, so no denial is [remembered](crate::store::DenyCache). Other policies of the same layer do
-    /// not bound that, as nothing is taken from them; a [`Penalty`](crate::Penalty) does, and so does
-    /// a limit by rate in a layer of its own outside of this one.
+    /// A client holds its permit until it has sent its body and read the response, however slowly.
+    /// While it is denied, each attempt calls the store: a permit may become free at any moment, so
+    /// denials are not [cached](crate::store::DenyCache). Other policies of the same layer do not
+    /// bound these attempts, because a denied request takes no permits from them. A
+    /// [`Penalty`](crate::Penalty) bounds them, and so does a rate limit in a separate outer layer.
     ///
     /// ```
     /// use tower_throttle::{Limit, SECOND};
@@ -221,13 +219,12 @@ impl Limit {
     ///
     /// # WebSockets
     ///
-    /// What an upgraded connection carries is no longer a response: a place that the layer took for
-    /// the request is held until the 101 has been sent, and free then. So a policy that counts
-    /// connections should apply to no request, or each request would also take a place of its own.
-    /// The handler holds the place for the task that serves the connection, while it can still
-    /// refuse: with the feature `axum`, a [`Rejection`](crate::Rejection) is a response. The same
-    /// holds over HTTP/2, where a WebSocket is a `CONNECT` answered with 200; a
-    /// [`Route::get`](crate::Route::get) matches that, too.
+    /// An upgraded connection is no longer part of the response: the layer releases the permit once
+    /// the 101 is sent. So let the policy that counts connections apply to no request, and let the
+    /// handler hold a permit for the task that serves the connection. The handler acquires it while
+    /// it can still deny the request: with the feature `axum`, a [`Rejection`](crate::Rejection) is
+    /// a response. The same applies to HTTP/2, where a WebSocket is a `CONNECT` answered with 200;
+    /// [`Route::get`](crate::Route::get) matches that too.
     ///
     /// ```
     /// use axum::extract::{Request, State};
@@ -273,19 +270,19 @@ impl Limit {
         Self::of(Kind::Concurrency, limit, DEFAULT_LEASE)
     }
 
-    /// Admits nothing: for a plan that does not include something, or to close a route for a while.
+    /// Admits nothing: for a plan that does not include a feature, or to close a route for a while.
     ///
     /// Every request is denied with 429 and without a time to retry
-    /// ([`Outcome::NeverFits`](crate::Outcome::NeverFits)). The process decides that by itself: no
-    /// store is asked, nothing is counted, also by the other policies of the same request, and no
-    /// failure mode has a say. A [`Penalty`](crate::Penalty) does not count these denials. It has no
+    /// ([`Outcome::NeverFits`](crate::Outcome::NeverFits)). The process decides this without the
+    /// store: the failure mode does not matter, and neither this policy nor others count the
+    /// request. A [`Penalty`](crate::Penalty) does not count these denials. The limit has no
     /// options. Access lists and [modes](crate::Mode) apply as to any limit.
     ///
     /// [`Policy::limit_by`](crate::Policy::limit_by) may return it whatever the policy's own limit
-    /// is. If it is the policy's own, `limit_by` may return a limit of any algorithm, but of one
-    /// rate. Operations outside HTTP go by the policy's own limit, so there is nothing to
-    /// [charge](crate::Limiter::charge) or [credit](crate::Limiter::credit) then;
-    /// [`reset`](crate::Limiter::reset) forgets what a key has used under any algorithm.
+    /// is. If it is the policy's own limit, `limit_by` may return any algorithm, but only limits of
+    /// one rate. Methods outside HTTP use the policy's own limit, so there is nothing to
+    /// [charge](crate::Limiter::charge) or [credit](crate::Limiter::credit) then.
+    /// [`reset`](crate::Limiter::reset) clears the state of a key for every algorithm.
     ///
     /// ```
     /// use tower_throttle::{Limit, MINUTE, Policy};
@@ -315,7 +312,7 @@ impl Limit {
         }
     }
 
-    /// Sets how many permits can be taken at once after idling: by default as many as the limit.
+    /// Sets how many permits can be taken at once after idle time. By default as many as the limit.
     /// For [`gcra`](Self::gcra). With several rates, it applies to the last one:
     ///
     /// ```
@@ -333,24 +330,24 @@ impl Limit {
     /// in UTC, weeks that begin on Thursdays) instead of at a key's first request. For
     /// [`fixed_window`](Self::fixed_window).
     ///
-    /// If the clock is set back, the window that is open lasts for up to one length more. The memory
-    /// store looks at the time of day when a window begins: the one that is open then ends as it would
-    /// have, however the system's clock is set.
+    /// If the clock is set back, the current window lasts up to one window longer. The memory store
+    /// reads the time of day only when a window begins: the current window ends on time, however
+    /// the system clock is set.
     #[must_use]
     pub const fn aligned(mut self) -> Self {
         self.aligned = true;
         self
     }
 
-    /// Sets the number of slices of the window: 1 to 1000, by default 10. More slices are more
-    /// exact, and take more memory. For [`sliding_window`](Self::sliding_window).
+    /// Sets the number of slices of the window: 1 to 1000, by default 10. More slices return
+    /// permits sooner and take more memory. For [`sliding_window`](Self::sliding_window).
     #[must_use]
     pub const fn slices(mut self, slices: u32) -> Self {
         self.slices = Some(slices);
         self
     }
 
-    /// Lets a request that fits pass at once, so that the bucket only measures. For
+    /// Lets a request that fits pass immediately, so that the bucket only measures. For
     /// [`leaky_bucket`](Self::leaky_bucket).
     #[must_use]
     pub const fn without_delay(mut self) -> Self {
@@ -358,24 +355,26 @@ impl Limit {
         self
     }
 
-    /// Sets how long a lease lives unless it is renewed, which happens every third of that time: by
-    /// default 30 s. For [`concurrency`](Self::concurrency).
+    /// Sets how long a lease lasts unless it is renewed: by default 30 s. It is renewed after each
+    /// third of that time. For [`concurrency`](Self::concurrency).
     ///
-    /// A shorter lease frees the places of a killed process earlier. At least 150 ms, or three times
-    /// the limiter's [`timeout`](crate::LimiterBuilder::timeout) if that is less: a renewal has to be
-    /// answered before the lease lapses. It should be several times as long as a decision may take, and longer than a process may ever stand still. It should also
-    /// be twice as long as an outage of the store that it is to survive: two thirds of it are left
-    /// when it is renewed, and a renewal that fails is tried again every twelfth of it. An outage
-    /// ends when the store is asked again: within a second of its return, or within 6 s after a
-    /// wrong password or a missing right.
+    /// A shorter lease frees the permits of a killed process earlier. The minimum is 150 ms, or
+    /// three times the limiter's [`timeout`](crate::LimiterBuilder::timeout) if that is less,
+    /// because a renewal must be answered before the lease expires.
+    ///
+    /// Choose it several times as long as a decision may take, longer than a process may be
+    /// suspended, and twice as long as the store outage that it must survive: a renewed lease has
+    /// two thirds left, and a failed renewal is repeated every twelfth of the lease. An outage
+    /// lasts until the store is called again: up to a second after its return, or 6 s after a wrong
+    /// password or missing permission.
     #[must_use]
     pub const fn lease(mut self, life: Duration) -> Self {
         self.lease = Some(life);
         self
     }
 
-    /// Adds a rate that has to hold as well: `limit` permits in each `period`. A request takes its
-    /// permits under all rates, or under none.
+    /// Adds a rate: `limit` permits in each `period`. A request takes permits under all rates or
+    /// under none.
     ///
     /// ```
     /// use tower_throttle::{DAY, HOUR, Limit, SECOND};
@@ -386,21 +385,21 @@ impl Limit {
     ///
     /// For [`gcra`](Self::gcra), [`fixed_window`](Self::fixed_window),
     /// [`sliding_counter`](Self::sliding_counter), [`sliding_window`](Self::sliding_window) and
-    /// [`sliding_log`](Self::sliding_log): at most four rates, each of another period, and a
-    /// shorter one with fewer permits. [`aligned`](Self::aligned) and [`slices`](Self::slices) hold
-    /// for all rates, wherever they are said; [`burst`](Self::burst) for the one said last.
+    /// [`sliding_log`](Self::sliding_log): at most four rates, each with a different period, and a
+    /// shorter period with fewer permits. [`aligned`](Self::aligned) and [`slices`](Self::slices)
+    /// apply to all rates, wherever they are called; [`burst`](Self::burst) applies to the last
+    /// one.
     ///
-    /// What was used under the first rate is known by the policy's name alone, so that a limit of
-    /// one rate can get others later; under each of the others, by its period too. So the others
-    /// can be added, taken away and put in another order, and their numbers changed, and nothing
-    /// that was used is forgotten.
+    /// The state of the first rate is stored under the policy's name, that of every other rate
+    /// under its name and period. So you can add, remove and reorder the other rates, and change
+    /// their numbers, without losing counts.
     #[must_use]
     pub const fn and(mut self, limit: u64, period: Duration) -> Self {
         self.rates = self.rates.and(limit, period);
         self
     }
 
-    /// Each of the rates as a limit by itself.
+    /// Each rate as a separate limit.
     ///
     /// ```
     /// use tower_throttle::{HOUR, Limit, SECOND};
@@ -414,7 +413,7 @@ impl Limit {
         limit.rates.given().map(move |rate| limit.of_only(rate))
     }
 
-    fn of_only(self, rate: Said) -> Self {
+    fn of_only(self, rate: GivenRate) -> Self {
         Self {
             rates: Rates::only(rate),
             ..self

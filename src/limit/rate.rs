@@ -1,12 +1,12 @@
-//! `Rate`: a number of permits in a period, for the buckets. `Rates`: those of a limit.
+//! `Rate`: a number of permits in a period, for the buckets. `Rates`: the rates of a limit.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::time::{DAY, HOUR, MINUTE, SECOND};
 
-/// So many permits in so much time: what fills a [token bucket](crate::Limit::token_bucket) and
-/// drains a [leaky one](crate::Limit::leaky_bucket).
+/// A number of permits in a period: the rate that refills a [token
+/// bucket](crate::Limit::token_bucket) or drains a [leaky bucket](crate::Limit::leaky_bucket).
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,48 +28,48 @@ impl Rate {
     }
 }
 
-/// So many permits each second.
+/// `permits` each second.
 pub const fn per_second(permits: u64) -> Rate {
     Rate::new(permits, SECOND)
 }
 
-/// So many permits each minute.
+/// `permits` each minute.
 pub const fn per_minute(permits: u64) -> Rate {
     Rate::new(permits, MINUTE)
 }
 
-/// So many permits each hour.
+/// `permits` each hour.
 pub const fn per_hour(permits: u64) -> Rate {
     Rate::new(permits, HOUR)
 }
 
-/// So many permits each day.
+/// `permits` each day.
 pub const fn per_day(permits: u64) -> Rate {
     Rate::new(permits, DAY)
 }
 
-/// The most rates of one limit. Each is a check of its own, and a question of this many does not
+/// The most rates of one limit. Each is one check, and a store call with this many checks does not
 /// allocate.
 pub(super) const MOST_RATES: usize = 4;
 
 /// The rates of a limit, in the order in which they were given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rates {
-    /// Places behind the last rate are [`UNSAID`].
-    said: [Said; MOST_RATES],
-    /// How many were given, which may be more than there is room for.
+    /// Entries after the last rate are [`UNSET`].
+    slots: [GivenRate; MOST_RATES],
+    /// The number of rates that were given, which may exceed [`MOST_RATES`].
     count: usize,
 }
 
 /// One rate, as it was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct GivenRate {
     pub(super) permits: u64,
     pub(super) period: Duration,
     pub(super) burst: Option<u64>,
 }
 
-const UNSAID: Said = Said {
+const UNSET: GivenRate = GivenRate {
     permits: 0,
     period: Duration::ZERO,
     burst: None,
@@ -78,21 +78,21 @@ const UNSAID: Said = Said {
 impl Rates {
     pub(super) const fn one(permits: u64, period: Duration) -> Self {
         let none = Self {
-            said: [UNSAID; MOST_RATES],
+            slots: [UNSET; MOST_RATES],
             count: 0,
         };
         none.and(permits, period)
     }
 
-    pub(super) const fn only(rate: Said) -> Self {
+    pub(super) const fn only(rate: GivenRate) -> Self {
         let mut rates = Self::one(rate.permits, rate.period);
-        rates.said[0] = rate;
+        rates.slots[0] = rate;
         rates
     }
 
     pub(super) const fn and(mut self, permits: u64, period: Duration) -> Self {
         if self.count < MOST_RATES {
-            self.said[self.count] = Said {
+            self.slots[self.count] = GivenRate {
                 permits,
                 period,
                 burst: None,
@@ -105,27 +105,27 @@ impl Rates {
     /// Sets the burst of the last rate.
     pub(super) const fn burst(mut self, permits: u64) -> Self {
         if self.count <= MOST_RATES {
-            self.said[self.count - 1].burst = Some(permits);
+            self.slots[self.count - 1].burst = Some(permits);
         }
         self
     }
 
-    pub(super) fn first(&self) -> &Said {
-        &self.said[0]
+    pub(super) fn first(&self) -> &GivenRate {
+        &self.slots[0]
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Said> + Clone {
-        self.said.iter().take(self.count)
+    pub(super) fn iter(&self) -> impl Iterator<Item = &GivenRate> + Clone {
+        self.slots.iter().take(self.count)
     }
 
-    /// How many were given, even if that is too many.
+    /// The number of rates that were given, even if that is too many.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// Those that there is room for.
-    pub(super) fn given(self) -> impl Iterator<Item = Said> {
-        self.said.into_iter().take(self.count)
+    /// The first [`MOST_RATES`] rates.
+    pub(super) fn given(self) -> impl Iterator<Item = GivenRate> {
+        self.slots.into_iter().take(self.count)
     }
 
     pub(super) fn are_several(&self) -> bool {

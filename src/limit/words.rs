@@ -1,13 +1,13 @@
-//! A limit's numbers in words, for people.
+//! Shows a limit's numbers as text.
 
 use std::fmt;
 use std::time::Duration;
 
-use super::rate::Said;
+use super::rate::GivenRate;
 use super::{DEFAULT_LEASE, DEFAULT_SLICES, Kind, Limit};
 
-/// The numbers in words, without the algorithm's name: `100 in 1 min, burst 20`. Of several rates
-/// each: `10 in 1 s and 1000 in 1 h`.
+/// The numbers, without the algorithm's name: `100 in 1 min, burst 20`. With several rates: `10 in
+/// 1 s and 1000 in 1 h`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (position, rate) in self.rates.iter().enumerate() {
@@ -26,7 +26,7 @@ impl fmt::Display for Limit {
 }
 
 impl Limit {
-    fn write_rate(&self, rate: &Said, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_rate(&self, rate: &GivenRate, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let permits = rate.permits;
         let period = Words(rate.period);
         let Some(kind) = self.kind else {
@@ -60,7 +60,7 @@ impl Limit {
     }
 }
 
-/// A time in the largest unit of which it is a whole number.
+/// A time, shown in the largest unit of which it is a multiple.
 pub(crate) struct Words(pub(crate) Duration);
 
 const UNITS: [(u128, &str); 6] = [
@@ -91,7 +91,7 @@ mod tests {
     use crate::time::{DAY, HOUR, MINUTE, SECOND};
 
     #[test]
-    fn every_algorithm_says_all_its_numbers() {
+    fn every_algorithm_shows_all_its_numbers() {
         for (limit, words) in [
             (Limit::gcra(100, MINUTE), "100 in 1 min"),
             (Limit::gcra(100, MINUTE).burst(20), "100 in 1 min, burst 20"),

@@ -1,4 +1,4 @@
-//! `AccessList`: clients that are refused, or let through uncounted.
+//! `AccessList`: clients that are denied, or allowed without being counted.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,15 +11,14 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::request::{AddressExtractor, KeyError, RequestHead};
 
-const OF_NOBODY: &str = "lies within the trusted proxies, so it is never a client's";
+const OF_NOBODY: &str = "lies within the trusted proxies, so no client can have it";
 
-/// Clients, by address or by key: those that are refused ([`Rules::deny`](crate::Rules::deny)), or
-/// those that are let through uncounted ([`Rules::allow`](crate::Rules::allow)).
+/// A list of clients, by address or by key: for [`Rules::deny`](crate::Rules::deny) those that are
+/// denied, for [`Rules::allow`](crate::Rules::allow) those that are allowed without being counted.
 ///
-/// By address, the list applies to every request. By key, it applies only to requests of policies
-/// with such keys that are not [off](crate::Mode::Off), since it is the policies that read keys. To
-/// refuse a client's key everywhere, have such a policy on every request, at least in
-/// [shadow](crate::Mode::Shadow).
+/// Addresses apply to every request. Keys apply only to requests of policies that read such keys
+/// and are not [off](crate::Mode::Off). To deny a key everywhere, have such a policy on every
+/// request, at least in [shadow mode](crate::Mode::Shadow).
 ///
 /// ```
 /// use tower_throttle::{AccessList, ClientAddr, Key};
@@ -32,8 +31,8 @@ const OF_NOBODY: &str = "lies within the trusted proxies, so it is never a clien
 /// ```
 #[derive(Clone, Default)]
 pub struct AccessList {
-    /// Each with the extractor of the address to look up. Addresses on both sides are IPv4 if
-    /// embedded in IPv6.
+    /// Address ranges with their extractor. IPv4 addresses embedded in IPv6 are converted on both
+    /// sides.
     addresses: Vec<(Arc<dyn AddressExtractor>, AddressRanges)>,
     keys: HashSet<Key>,
 }
@@ -44,21 +43,19 @@ impl AccessList {
         Self::default()
     }
 
-    /// Adds clients by their addresses, single ones and ranges, as `by` reads them from requests:
-    /// the full address, not the prefix in an IPv6 client's key. `0.0.0.0/0` and `::/0` together
-    /// are all clients. An IPv4 address embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`)
-    /// is the same client as without, whichever is listed: `64:ff9b::/96` lists all IPv4 clients. A
-    /// wider range that includes such addresses among others, such as `::/0` or `64:ff9b::/64`,
-    /// lists only the others.
+    /// Adds clients by single addresses and ranges. `by` reads the client's full address, not the
+    /// prefix of an IPv6 client's key. `0.0.0.0/0` and `::/0` together list all clients.
     ///
-    /// A long list costs little if it is added with one call: an address is found by binary search,
-    /// once for each call.
+    /// An IPv4 address embedded in IPv6 (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as the
+    /// plain IPv4 address, whichever is listed: `64:ff9b::/96` lists all IPv4 clients. A wider
+    /// range, such as `::/0` or `64:ff9b::/64`, does not include these addresses.
+    ///
+    /// Add a long list with one call: an address is found by binary search, once for each call.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, that does not begin with its first address
-    /// (`203.0.113.9/24`), or that lies within the proxies that `by` trusts, so that it is never a
-    /// client's; or what is wrong with `by`.
+    /// The invalid range: it cannot be parsed, has host bits set (`203.0.113.9/24`), or lies within
+    /// the trusted proxies of `by`, so that no client can have it. Or the validation error of `by`.
     pub fn addresses(
         self,
         by: impl AddressExtractor,
@@ -74,7 +71,7 @@ impl AccessList {
         Ok(self.clients(by, ranges))
     }
 
-    /// Adds clients, each by a range from [`of_clients`].
+    /// Adds clients by ranges from [`of_clients`].
     pub(crate) fn clients(mut self, by: impl AddressExtractor, ranges: AddressRanges) -> Self {
         // An empty list must not require an address from requests.
         if !ranges.are_none() {
@@ -83,21 +80,22 @@ impl AccessList {
         self
     }
 
-    /// Adds keys: those that the policies' extractors make of requests, such as
+    /// Adds clients by key. Use the keys that the policies' extractors make:
     /// [`Key::header("x-user", b"mallory")`](Key::header) for `Header::new("x-user")`, and
-    /// [`Key::user(7)`](Key::user) for an [`Extension`](crate::Extension). The text or the number
-    /// alone is another key, which is on no such request. Every policy's key is looked up.
+    /// [`Key::user(7)`](Key::user) for an [`Extension`](crate::Extension). The text or number alone
+    /// is a different key and matches no such request. The list is checked against the key of every
+    /// policy.
     ///
-    /// Add addresses with [`addresses`](Self::addresses). As a key, an address would be compared
-    /// with the keys of policies by address, in which an IPv6 client has its whole network; and a
-    /// request whose address cannot be read has another key, and passes.
+    /// For addresses use [`addresses`](Self::addresses). An address as a key would be compared with
+    /// keys, which contain an IPv6 client's network, and a request with a malformed address would
+    /// pass.
     #[must_use]
     pub fn keys(mut self, keys: impl IntoIterator<Item = impl Into<Key>>) -> Self {
         self.keys.extend(keys.into_iter().map(Into::into));
         self
     }
 
-    /// Looks up the address of a request. The error says what the server does not provide.
+    /// Looks up the address of a request. The error is the extractor's explanation.
     #[inline]
     pub(crate) fn find_address_of(&self, request: &RequestHead<'_>) -> Result<Found, String> {
         let mut found = Found::NotListed;
@@ -114,7 +112,7 @@ impl AccessList {
         Ok(found)
     }
 
-    /// How many ranges of addresses and keys are listed.
+    /// The number of address ranges and keys.
     pub(crate) fn len(&self) -> usize {
         let ranges = self.addresses.iter().map(|(_, ranges)| ranges.len());
         ranges.sum::<usize>() + self.keys.len()
@@ -131,8 +129,8 @@ impl AccessList {
     }
 }
 
-/// A range in the form in which addresses are looked up, unless it lies within the proxies that
-/// `by` trusts. Errors name `field`, and show `text`, from which it was read.
+/// A range in the form in which addresses are looked up. An error if it lies within the trusted
+/// proxies of `by`. Errors name `field` and show `text`, from which the range was parsed.
 pub(crate) fn of_clients(
     field: &'static str,
     by: &impl AddressExtractor,
@@ -150,13 +148,13 @@ pub(crate) fn of_clients(
 pub(crate) enum Found {
     /// The address is listed.
     Listed,
-    /// It is not listed, or the request has no address.
+    /// The address is not listed, or the request has none.
     NotListed,
-    /// The address cannot be read: it may be any.
+    /// The address cannot be parsed, so it may be a listed one.
     Unreadable,
 }
 
-/// Shows no client.
+/// Does not show the clients.
 impl fmt::Debug for AccessList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessList").finish_non_exhaustive()

@@ -41,38 +41,36 @@ struct Waiting<'a> {
 }
 
 impl Limiter {
-    /// Takes permits, and waits until no more is owed than the limit holds at once. A call does not
-    /// wait for its own permits, whatever they cost: the next calls do. So one call passes a limit
-    /// that is just used up, as after a burst, and is paid for afterwards. Under a
-    /// [queue](crate::Limit::leaky_bucket), a call waits until everything taken before it is back.
-    /// A cost of 0 takes nothing and does not wait.
+    /// Takes permits and waits until earlier calls allow this one. A call waits only for earlier
+    /// calls; its own cost delays the next ones. So one call goes through when the limit is just
+    /// used up, such as after a burst, and the following calls wait for it. Under a [leaky bucket
+    /// queue](crate::Limit::leaky_bucket), a call waits until everything before it has drained. A
+    /// cost of 0 takes nothing and does not wait.
     ///
-    /// If the limit has to hold at every instant, use a [`ThrottleLayer`](crate::ThrottleLayer), or
-    /// [`Policy::max_wait`](crate::Policy::max_wait) for requests over HTTP.
+    /// If the limit must hold at every instant, use a [`ThrottleLayer`](crate::ThrottleLayer), or
+    /// [`Policy::max_wait`](crate::Policy::max_wait) for HTTP requests.
     ///
-    /// Waiting callers are let through in the order in which they came. There is no timeout, but a
-    /// wait of more than ten years is denied. Needs a tokio runtime with time enabled. Dropping the
-    /// future while it waits gives the permits back, unless somebody has taken permits since; then
-    /// they stay taken.
+    /// Callers go on in order of arrival. There is no timeout, but a wait of more than ten years is
+    /// denied. Needs a tokio runtime with time enabled. Dropping the future while it waits refunds
+    /// the permits, unless somebody has taken permits since.
     ///
-    /// In [shadow](crate::Mode::Shadow) nobody waits. A call that would have to is
+    /// In [shadow mode](crate::Mode::Shadow) nobody waits. A call that would have to wait is
     /// [`ShadowDenied`](crate::Outcome::ShadowDenied) and not counted.
     ///
     /// # Timeouts
     ///
-    /// Do not put a timeout around this call if demand may exceed the limit, and let nothing else
-    /// drop it then, as a handler is dropped when its client disconnects. By the time a caller
-    /// gives up, somebody has taken permits after it, so its permits stay taken. Everybody behind
-    /// waits for permits that nobody uses, and gives up in turn; the wait grows without end, and
-    /// nobody gets through. Give the timeout to [`try_acquire`](Self::try_acquire) instead: it
-    /// takes nothing if the wait would be longer. What dropped callers leave behind is then never
-    /// more than that timeout and the cost of one call.
+    /// Do not put a timeout around this call if demand may exceed the limit, and do not drop it
+    /// otherwise, such as in a handler whose client disconnects. A caller that times out keeps its
+    /// place in the queue if others have arrived since. Under overload every place goes to a caller
+    /// that has already left, and throughput falls to zero. Pass the timeout to
+    /// [`try_acquire`](Self::try_acquire) instead: it takes nothing if the wait would be longer.
+    /// Dropped callers then delay others by at most that timeout plus the cost of one call.
     ///
     /// # Denials
     ///
-    /// A call is denied at once if the key is banned or on the deny list, if the policy's limit
+    /// A call is denied immediately if the key is banned or on the deny list, if the policy's limit
     /// [admits nothing](crate::Limit::nothing), and under
-    /// [`FailureMode::Deny`](crate::FailureMode::Deny) while the store gives no answer.
+    /// [`FailureMode::Deny`](crate::FailureMode::Deny) while the store fails.
     ///
     /// ```
     /// use tower_throttle::{Denied, Limiter};
@@ -88,8 +86,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`Denied`], if it is denied, there is no policy of this name, or its limit does not support
-    /// waiting: see [`Policy::max_wait`](crate::Policy::max_wait).
+    /// [`Denied`] if the call is denied, there is no policy of this name, or its limit does not
+    /// support waiting: see [`Policy::max_wait`](crate::Policy::max_wait).
     pub async fn acquire(
         &self,
         policy: &str,
@@ -99,9 +97,9 @@ impl Limiter {
         self.try_acquire(policy, key, cost, Duration::MAX).await
     }
 
-    /// Like [`acquire`](Self::acquire), if the wait is no longer than `timeout`. Otherwise it is
-    /// denied at once and takes nothing; [`Decision::delay`](crate::Decision::delay) says how long the wait would have
-    /// been.
+    /// Like [`acquire`](Self::acquire), but waits no longer than `timeout`. If the wait would be
+    /// longer, the call is denied immediately and takes nothing;
+    /// [`Decision::delay`](crate::Decision::delay) returns how long the wait would have been.
     ///
     /// ```
     /// use std::time::Duration;

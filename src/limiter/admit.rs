@@ -6,18 +6,18 @@ use super::permit::{Denied, Permit};
 use crate::key::Key;
 
 impl Limiter {
-    /// Asks for the permits of one request (the policy's cost) for this key, as a
-    /// [layer](crate::RateLimitLayer) does: a caller is held up for as long as a
-    /// [queue](crate::Limit::leaky_bucket) or [`Policy::max_wait`](crate::Policy::max_wait) says.
-    /// Dropping the future meanwhile gives everything back.
+    /// Acquires the policy's cost for this key, like a request in a [layer](crate::RateLimitLayer):
+    /// the call is delayed by a [leaky bucket queue](crate::Limit::leaky_bucket) or
+    /// [`Policy::max_wait`](crate::Policy::max_wait). Dropping the future during the delay refunds
+    /// everything.
     ///
-    /// For handlers whose key is in the body of the request, which the layer does not read, and for
-    /// work without a request. The policy should apply to [no request](crate::NoRequest), so that a
-    /// layer of this limiter does not apply it, too.
+    /// For handlers whose key is in the request's body, which the layer does not read, and for work
+    /// without a request. Let the policy apply to [no request](crate::NoRequest), so that a layer
+    /// of this limiter does not apply it too.
     ///
-    /// Under a [concurrency](crate::Limit::concurrency) limit the permit holds a place until it is
+    /// Under a [concurrency](crate::Limit::concurrency) limit, the permit is held until it is
     /// dropped. Until then its lease is renewed on the tokio runtime of this call, which needs time
-    /// enabled and has to be driven. Keep the permit in a variable:
+    /// enabled and must be driven. Keep the permit in a variable:
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};
@@ -35,12 +35,12 @@ impl Limiter {
     /// # }
     /// ```
     ///
-    /// A WebSocket is admitted before the upgrade, and its permit is kept to its end: see
-    /// [`Limit::concurrency`](crate::Limit::concurrency).
+    /// For a WebSocket, acquire the permit before the upgrade and keep it to the end of the
+    /// connection: see [`Limit::concurrency`](crate::Limit::concurrency).
     ///
     /// # Errors
     ///
-    /// [`Denied`], if it is denied, or there is no policy of this name.
+    /// [`Denied`] if the call is denied or there is no policy of this name.
     pub async fn admit(&self, policy: &str, key: impl Into<Key>) -> Result<Permit, Denied> {
         let key = key.into();
         let asked = [KeyedCost {
@@ -51,11 +51,11 @@ impl Limiter {
         self.admit_keys(&asked).await
     }
 
-    /// Asks several policies at once, each for a key and a cost of its own: all of them admit, or
-    /// nothing is taken of any.
+    /// Acquires permits of several policies at once, each with its key and cost. Either all
+    /// policies admit, or nothing is taken.
     ///
-    /// It is one atomic decision, except in a Redis Cluster, where the keys of different subjects are
-    /// on different servers: there what was taken is given back when another one denies.
+    /// The decision is atomic, except in a Redis Cluster, where different keys are on different
+    /// servers: there, permits are refunded when another policy denies.
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};
@@ -77,8 +77,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// [`Denied`], if any of them denies, there is no policy of a name, or a policy is asked twice
-    /// about the same key.
+    /// [`Denied`] if any policy denies, a policy does not exist, or the same policy and key are
+    /// given twice.
     pub async fn admit_all<'p, K: Into<Key>>(
         &self,
         asked: impl IntoIterator<Item = (&'p str, K, u64)>,

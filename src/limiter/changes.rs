@@ -1,4 +1,4 @@
-//! Changes of a limiter, told to the log and the observers in their order.
+//! Reports changes of a limiter to the log and the observers, in order.
 
 use crate::mode::{Mode, Percent};
 use crate::notifications::Notifications;
@@ -6,10 +6,10 @@ use crate::observer::{ChangeEvent, Observer, Observers};
 use crate::task::catch_panic;
 use crate::trace;
 
-/// Changes that are still to be told.
+/// Changes that are not yet reported.
 ///
-/// They are queued where they are made, under the lock of the rules, and told outside of it: an
-/// observer may change the limiter in turn.
+/// They are queued under the lock of the rules and reported outside of it: an observer may change
+/// the limiter in turn.
 pub(super) struct Changes {
     pending: Notifications<ChangeEvent>,
     observers: Observers,
@@ -27,17 +27,18 @@ impl Changes {
         self.pending.push(event);
     }
 
-    /// Tells all that is pending, unless another thread, or a caller further up, does already.
-    pub(super) fn tell(&self) {
+    /// Reports all pending changes, unless another thread, or a caller further up this stack, is
+    /// doing so.
+    pub(super) fn deliver(&self) {
         self.pending.deliver(|event| {
-            // Otherwise nobody would be told of later changes.
+            // A panic would prevent the delivery of later changes.
             catch_panic(|| log(&event));
             self.observers.on_change(&event);
         });
     }
 }
 
-/// The log needs no line for what is so from the start.
+/// Logs a change. The initial state needs no line.
 fn log(event: &ChangeEvent) {
     match event {
         ChangeEvent::Switched { is_on } => {
@@ -59,12 +60,12 @@ fn log(event: &ChangeEvent) {
         ChangeEvent::AccessList { list, from, to } => {
             trace::info!(list = *list, from = *from, to = *to, "access list replaced");
         }
-        // Whoever reads the file logs more of it.
+        // The code that reads the file logs it in more detail.
         ChangeEvent::ConfigRead { .. } => {}
     }
 }
 
-/// A policy whose mode is, or was, this one.
+/// The event of a policy that changed its mode, was added or was removed.
 pub(super) fn mode_change(policy: &str, from: Option<Mode>, to: Option<Mode>) -> ChangeEvent {
     ChangeEvent::PolicyMode {
         policy: policy.to_owned(),
@@ -88,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes the switches, and switches once more while it is told of the first.
+    /// Records the switches, and switches once more during the first event.
     #[derive(Default)]
     struct Nested {
         changes: OnceLock<Arc<Changes>>,
@@ -102,20 +103,20 @@ mod tests {
             if seen.len() == 1 {
                 let changes = self.changes.get().unwrap();
                 changes.push(ChangeEvent::Switched { is_on: true });
-                changes.tell();
+                changes.deliver();
             }
         }
     }
 
     #[test]
-    fn a_change_that_an_observer_makes_is_told_after_the_one_before() {
+    fn a_change_that_an_observer_makes_is_delivered_after_the_one_before() {
         let nested = Arc::new(Nested::default());
         let changes = Changes::new(Observers::new(vec![Arc::clone(&nested) as _]));
         let changes = nested.changes.get_or_init(|| Arc::new(changes));
         changes.push(ChangeEvent::Switched { is_on: false });
-        changes.tell();
-        let told = nested.seen.lock().unwrap();
+        changes.deliver();
+        let seen = nested.seen.lock().unwrap();
         let switches = [false, true].map(|is_on| ChangeEvent::Switched { is_on });
-        assert_eq!(*told, switches);
+        assert_eq!(*seen, switches);
     }
 }

@@ -1,6 +1,6 @@
-//! What operators ask for: what can change while a limiter is in use, which is its rules, the modes
-//! of its policies, its lists, and whether it limits at all; the state of its store; its policies
-//! in words; and what is in flight to the store and nobody waits for.
+//! The methods for operators: changing the rules, the modes, the lists and the kill switch while
+//! the limiter is in use; the store's state; a description of the policies; and flushing background
+//! work.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -22,15 +22,15 @@ use crate::store::{FailureMode, Outage};
 use crate::task::InFlightGuard;
 
 impl Limiter {
-    /// Replaces all rules in one step: a request is decided by the old rules or by the new ones, and
-    /// there is no moment without limits.
+    /// Replaces all rules atomically: every request is decided by either the old or the new rules.
     ///
-    /// What was used stays used: it is stored by the policy's name and the limit's algorithm.
-    /// [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket) and
-    /// [`leaky_bucket`](crate::Limit::leaky_bucket) store it as the time until all of it is back.
-    /// So when the rate is raised and the burst or capacity is not, a key that has used everything
-    /// waits longer, by about capacity × (1/old rate − 1/new rate). Raise both by the same factor,
-    /// or [`reset`](Self::reset) the keys that should go on at once.
+    /// Replacing rules does not reset usage, which is stored under the policy's name and the
+    /// limit's algorithm. [`gcra`](crate::Limit::gcra),
+    /// [`token_bucket`](crate::Limit::token_bucket) and
+    /// [`leaky_bucket`](crate::Limit::leaky_bucket) store the time until all permits are back. So
+    /// if you raise the rate but not the burst or capacity, a key that has used everything waits
+    /// longer, by about capacity × (1/old rate − 1/new rate). Raise both by the same factor, or
+    /// [`reset`](Self::reset) the keys that should go on immediately.
     ///
     /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy's own mode
     /// differs from what it was before; so does a share that was set by
@@ -39,7 +39,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// Names the policy and the field that make no sense; the old rules then stay in force.
+    /// An error that names the invalid policy and field; the old rules then stay in force.
     pub fn replace(&self, rules: impl Into<Rules>) -> Result<(), ConfigError> {
         self.0.rules.replace(rules.into())
     }
@@ -51,20 +51,20 @@ impl Limiter {
         policies.map(|policy| policy.id.name().to_owned()).collect()
     }
 
-    /// The mode that a policy is in.
+    /// The current mode of a policy.
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name.
+    /// An error if there is no policy of this name.
     pub fn mode(&self, policy: &str) -> Result<Mode, CheckError> {
         Ok(self.0.rules.load().named(policy)?.mode())
     }
 
-    /// Changes the mode of a policy, from the next request on.
+    /// Sets the mode of a policy, from the next request on.
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name.
+    /// An error if there is no policy of this name.
     pub fn set_mode(&self, policy: &str, mode: Mode) -> Result<(), CheckError> {
         self.0.rules.set_mode(policy, mode)
     }
@@ -86,18 +86,19 @@ impl Limiter {
             .set_list("denied", clients, |rules| &mut rules.denied);
     }
 
-    /// Replaces the clients that are let through uncounted; see [`Rules::allow`].
+    /// Replaces the allow list; see [`Rules::allow`].
     pub fn set_allowed(&self, clients: AccessList) {
         self.0
             .rules
             .set_list("allowed", clients, |rules| &mut rules.allowed);
     }
 
-    /// The kill switch: every request passes uncounted, and the store is not asked, until limiting
-    /// is [turned on](Self::turn_on) again. It applies to this process; what was used stays used.
+    /// The kill switch: allows every request without counting it and without store calls, until
+    /// limiting is [turned on](Self::turn_on) again. It applies to this process and does not reset
+    /// usage.
     ///
-    /// Delayed callers go on at once: requests, callers who [acquire](Self::acquire) permits, and
-    /// services behind a [`ThrottleLayer`](crate::ThrottleLayer).
+    /// Delayed callers go on immediately: requests, callers that [acquire](Self::acquire) permits,
+    /// and services behind a [`ThrottleLayer`](crate::ThrottleLayer).
     pub fn turn_off(&self) {
         self.switch(false);
         self.0.turned_off.notify_waiters();
@@ -108,8 +109,8 @@ impl Limiter {
         self.switch(true);
     }
 
-    /// The state of the circuit breaker in front of the store. Always
-    /// [closed](BreakerState::Closed) over a store that answers from memory.
+    /// The state of the store's circuit breaker. Always [closed](BreakerState::Closed) for a store
+    /// that answers from memory.
     pub fn breaker_state(&self) -> BreakerState {
         self.0.store.breaker().state()
     }
@@ -123,18 +124,18 @@ impl Limiter {
         });
     }
 
-    /// What operators call the store, without credentials, such as `Redis at 127.0.0.1:6379`.
+    /// The store's name for operators, without credentials, such as `Redis at 127.0.0.1:6379`.
     pub fn store_name(&self) -> &str {
         self.0.store.breaker().store()
     }
 
-    /// How long the store has been left alone, and what has passed uncounted meanwhile; `None` while
-    /// the circuit breaker is closed.
+    /// How long the circuit breaker has been open, and how many requests passed uncounted
+    /// meanwhile; `None` while it is closed.
     pub fn outage(&self) -> Option<Outage> {
         self.0.store.breaker().outage()
     }
 
-    /// Whether requests are limited, that is, not [turned off](Self::turn_off).
+    /// Whether limiting is on, not [turned off](Self::turn_off).
     #[inline]
     pub fn is_on(&self) -> bool {
         !self.0.is_off.load(Ordering::Relaxed)
@@ -142,17 +143,16 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// Waits until everything that was given back has reached the store: places of a
-    /// [concurrency](crate::Limit::concurrency) limit, what a response
-    /// [settled](crate::Policy::settle), and the permits of callers who no longer wait. First it gives
-    /// back the permits that this process holds [in advance](crate::Prefetch); a later question may
-    /// take more of them.
+    /// Waits until all background work has reached the store: released permits of a
+    /// [concurrency](crate::Limit::concurrency) limit, [settled](crate::Policy::settle) costs, and
+    /// refunds of callers that no longer wait. First it returns [prefetched](crate::Prefetch)
+    /// permits; later calls may prefetch again.
     ///
-    /// Over a store that takes a round trip, the caller who gives back does not wait for it: a task does,
-    /// on the runtime on which the permit or the response was dropped. A runtime that ends drops the task.
-    /// The place is then given back on the runtime on which it was taken or, if that is the same one,
-    /// stays taken until its lease lapses. So call this at the end of `main`, when the server has stopped
-    /// and the last permit is dropped:
+    /// Over a store with round trips, a background task refunds and releases permits, on the
+    /// runtime where the permit or the response was dropped. If that runtime shuts down, the task
+    /// is lost. A lease is then released on the runtime where it was acquired or, if that is the
+    /// same one, expires later. So call this at the end of `main`, after the server has stopped and
+    /// the last permit is dropped:
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MemoryStore, Policy};
@@ -164,30 +164,32 @@ impl Limiter {
     ///     println!("at work");
     ///     drop(job);
     ///     if !limiter.flush().await {
-    ///         eprintln!("some places stay taken until their leases lapse");
+    ///         eprintln!("some permits stay taken until their leases expire");
     ///     }
     ///     Ok(())
     /// }
     /// ```
     ///
-    /// While it waits, whatever the store surely did not do is tried again at once and then every few
-    /// milliseconds, even while the circuit breaker is open; so is freeing a place, whatever became of
-    /// the last try, as that does no harm twice.
+    /// While it waits, work that the store certainly did not do is retried immediately and then
+    /// every few milliseconds, even while the circuit breaker is open. Releasing a lease is always
+    /// retried, because doing so twice is harmless.
     ///
-    /// It ends as soon as nothing is left to wait for, and takes at most twice as long as a decision
-    /// [may](crate::LimiterBuilder::timeout): also if the store does not answer, if callers go on giving
-    /// back, or if nobody drives the runtime on which the task runs. Returns whether all that was in
-    /// flight has reached the store; leases that have lapsed meanwhile need not. If not, places are still
-    /// given back as long as the runtime runs, and another call waits for that again: a store that has
-    /// just come back needs up to 0.6 s for a new connection. Permits that come back with time stay used
-    /// if they may have been given back, as doing so twice could create some.
+    /// It returns as soon as nothing is in flight, and at the latest after twice the limiter's
+    /// [`timeout`](crate::LimiterBuilder::timeout): even if the store does not answer, if callers
+    /// continue to release permits, or if nobody drives the task's runtime.
+    ///
+    /// Returns whether all work has reached the store; expired leases need not. On `false`, the
+    /// work continues as long as the runtime runs, and another call waits for it again: a store
+    /// that has just come back needs up to 0.6 s for a new connection. Permits that come back over
+    /// time stay charged if their refund may have reached the store, because a second refund could
+    /// create permits.
     pub async fn flush(&self) -> bool {
         let flush = self.0.in_flight_work.flush();
         (self.0.give_back_batches)();
         let own = flush.done();
         let stores = self.0.store.given_back();
-        // Twice the deadline: after the answer to an abandoned question or batch, what it took
-        // is still given back.
+        // Twice the timeout: after the answer to an abandoned call or batch, its permits are still
+        // refunded.
         let end = Instant::now() + 2 * self.0.store.deadline();
         let mut is_done = pin!(async {
             // Both go on meanwhile.
@@ -204,12 +206,12 @@ impl Limiter {
         }
     }
 
-    /// Counts something in flight, until the result is dropped.
+    /// Counts a unit of background work until the guard is dropped.
     pub(super) fn in_flight_guard(&self) -> InFlightGuard {
         self.0.in_flight_work.begin()
     }
 
-    /// Spawns work that nobody waits for.
+    /// Spawns background work.
     pub(super) fn spawn_in_flight<F>(&self, runtime: &Handle, work: F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -222,35 +224,35 @@ impl Limiter {
     }
 }
 
-/// A policy in force, described for operators.
+/// A description of a policy for operators.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PolicySummary {
     /// The policy's name.
     pub name: String,
-    /// The name of its algorithm, as in stored keys: `gcra`, `fixed_window`; `none` of a limit that
-    /// [admits nothing](crate::Limit::nothing).
+    /// The name of its algorithm, as in stored keys: `gcra`, `fixed_window`; `none` for a limit
+    /// that [admits nothing](crate::Limit::nothing).
     pub algorithm: &'static str,
-    /// The numbers of its limit in words: `100 in 1 min, burst 20`, or `10 in 1 s and 1000 in 1 h`.
+    /// The numbers of its limit: `100 in 1 min, burst 20`, or `10 in 1 s and 1000 in 1 h`.
     pub limit: String,
-    /// The most permits that are ever available at once.
+    /// The most permits that are available at once.
     pub capacity: u64,
-    /// The mode that it is in.
+    /// Its current mode.
     pub mode: Mode,
     /// The share of the subjects for whom it is [enforced](crate::Policy::enforce_for) in that mode.
     pub enforced_for: Percent,
     /// What its keys are made of.
     pub key: KeyKind,
-    /// The requests that it applies to, in words: `POST /login`. Empty if it applies to all.
+    /// The requests that it applies to: `POST /login`. Empty if it applies to all.
     pub routes: Vec<String>,
-    /// What it decides when the store gives no answer.
+    /// Its decision when the store fails.
     pub on_store_failure: FailureMode,
-    /// Its [penalty](crate::Policy::penalty) in words.
+    /// A description of its [penalty](crate::Policy::penalty).
     pub penalty: Option<String>,
-    /// The [group](crate::Policy::group) that it shares stored keys with.
+    /// The [group](crate::Policy::group) with which it shares stored keys.
     pub group: Option<String>,
-    /// How much of the limit a process may hold in advance, in words, if its permits are
-    /// [prefetched](crate::Policy::prefetch): `at most 10 % for 1 s`.
+    /// How much of the limit a process may [prefetch](crate::Policy::prefetch): `at most 10 % for 1
+    /// s`.
     pub prefetch: Option<String>,
 }
 
@@ -271,11 +273,11 @@ impl Limiter {
         policies.map(|policy| PolicySummary::of(policy)).collect()
     }
 
-    /// Describes this policy.
+    /// Describes the policy of this name.
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name.
+    /// An error if there is no policy of this name.
     pub fn summary(&self, policy: &str) -> Result<PolicySummary, CheckError> {
         Ok(PolicySummary::of(self.0.rules.load().named(policy)?))
     }

@@ -1,5 +1,4 @@
-//! `GivingBack`: what the store is asked to do without anybody waiting for it, once or until it has
-//! done so.
+//! `GivingBack`: refunds, releases and settlements in the background, repeated if necessary.
 
 use std::borrow::Cow;
 
@@ -14,21 +13,21 @@ use crate::decision::{Decision, Decisions, Origin};
 use crate::store::{Answer, Check, Store as _};
 use crate::task::{InFlightGuard, Tries, catch_panic, spawn_polled};
 
-/// An action on the permits that a request has taken.
+/// An action on the permits of a request.
 pub(super) struct Step<'a> {
     pub(super) quota: Cow<'a, Quota>,
     pub(super) action: Action,
-    /// Whether the store may hold them.
+    /// Whether the store may have counted the permits.
     pub(super) is_in_store: bool,
 }
 
 pub(super) type Steps<'a> = SmallVec<[Step<'a>; 2]>;
 
-/// What becomes of a step after an answer.
+/// The state of a step after an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     Done,
-    /// It may be tried again.
+    /// It may be retried.
     Again,
     Lost,
 }
@@ -70,10 +69,10 @@ impl Step<'_> {
 }
 
 impl Limiter {
-    /// Has the store carry out these steps, all in one question. Goes on in a task if that takes a
-    /// round trip or has to be repeated.
+    /// Performs these steps in one store call. Continues in a task if that takes a round trip or
+    /// has to be repeated.
     ///
-    /// `is_in_doubt`: whether the question that took the leases may still reach the store after the
+    /// `is_in_doubt`: whether the call that acquired the leases may still reach the store after the
     /// first release, over a connection that was dropped meanwhile.
     pub(super) fn carry_out_later(
         &self,
@@ -84,8 +83,8 @@ impl Limiter {
         if steps.is_empty() {
             return;
         }
-        // A store that panics has done nothing. If it is asked because it has panicked before, a
-        // second panic would abort the process.
+        // A store that panics has done nothing. If this runs because it panicked before, a second
+        // panic would abort the process.
         let Some(answer) = catch_panic(|| self.ask_to_carry_out(&steps)) else {
             return self.0.in_flight_work.lose();
         };
@@ -115,15 +114,15 @@ impl Limiter {
         spawn_polled(&runtime, giving_back.finish(first));
     }
 
-    /// That of the store, if it has one; preferably the current one, as the one on which a request
-    /// `began` may be gone.
+    /// The store's own runtime if it has one. Otherwise the current one, because the runtime on
+    /// which the request `began` may be gone.
     pub(super) fn runtime_to_go_on(&self, began: Option<&Handle>) -> Option<Handle> {
         let home = self.0.store.home();
         let here = || Handle::try_current().ok();
         home.or_else(here).or_else(|| began.cloned())
     }
 
-    /// A store that is left alone is asked nevertheless while somebody waits for it.
+    /// Calls the store. During a flush, even while the circuit breaker is open.
     fn ask_to_carry_out(&self, steps: &[Step<'_>]) -> Answer {
         let checks: SmallVec<[Check<'_>; 4]> = steps.iter().map(Step::check).collect();
         match self.0.in_flight_work.is_flushed() {
@@ -132,10 +131,11 @@ impl Limiter {
         }
     }
 
-    /// Keeps the steps that are to be tried again. Returns whether any is lost.
+    /// Keeps the steps that should be retried. Returns whether any is lost.
     ///
-    /// Releasing a lease twice does no harm, and its permits would stay taken for the rest of its
-    /// life. All else comes back with time, and is tried again only while somebody waits for it.
+    /// Releases are retried always: releasing a lease twice is harmless, and its permits would stay
+    /// taken for the rest of its life. Everything else comes back over time and is retried only
+    /// during a flush.
     fn keep_what_is_left(
         &self,
         steps: &mut Steps<'_>,
@@ -165,15 +165,15 @@ struct GivingBack {
     limiter: Limiter,
     steps: Steps<'static>,
     is_in_doubt: bool,
-    /// A runtime that ends drops this. Leases are then released on the runtime on which they were
-    /// taken, if that is another one.
+    /// Another runtime, where the leases were acquired. If this task's runtime shuts down, the
+    /// leases are released there.
     elsewhere: Option<Handle>,
     has_lost_any: bool,
     in_flight_guard: Option<InFlightGuard>,
 }
 
 impl GivingBack {
-    /// Awaits the first answer, unless it is there, and asks again for as long as that is of use.
+    /// Awaits the first answer, if there is none yet, and retries as long as that is useful.
     async fn finish(mut self, first: Option<Answer>) {
         let releases = self.steps.iter().filter(|step| step.is_release());
         let lives = releases.filter_map(|step| step.quota.algorithm.lease());
@@ -191,7 +191,7 @@ impl GivingBack {
             let decided = decisions(self.limiter.ask_to_carry_out(&self.steps)).await;
             self.note(&decided, is_certain);
         }
-        // Leases have lapsed by now.
+        // The leases have expired by now.
         self.has_lost_any |= self.steps.iter().any(|step| !step.is_release());
         self.steps.clear();
         if let Some(in_flight_guard) = &mut self.in_flight_guard

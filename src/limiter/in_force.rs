@@ -1,5 +1,5 @@
-//! `RulesInForce`: the rules in force. Apart from the limiter, so that what replaces them, such as
-//! the thread that watches a file, keeps neither the limiter nor its store alive.
+//! `RulesInForce`: the rules in force. Separate from the limiter, so that what replaces rules, such
+//! as the thread that watches a file, keeps neither the limiter nor its store alive.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::mode::{Mode, Percent};
 use crate::observer::{ChangeEvent, Observers};
 use crate::store::{Enforced, FailureMode};
 
-/// The rules in force. A request is decided by the rules it finds, to its end.
+/// The rules in force. A request is decided entirely by the rules that it finds at its start.
 pub(crate) struct RulesInForce {
     rules: ArcSwap<CompiledRules>,
-    /// How long a decision may take: whether a policy makes sense depends on it.
+    /// The time that a decision may take. The validation of policies depends on it.
     timeout: Duration,
     changing: Mutex<()>,
     changes: Changes,
@@ -32,7 +32,7 @@ impl RulesInForce {
         let rules = rules.ready(timeout)?;
         let changes = Changes::new(observers);
         rules.changes_since(None, &changes);
-        changes.tell();
+        changes.deliver();
         Ok(Self {
             rules: ArcSwap::from_pointee(rules),
             timeout,
@@ -99,20 +99,20 @@ impl RulesInForce {
         });
     }
 
-    /// Tells that the configuration was read, and why it was refused if it was.
+    /// Reports that the configuration was read, and the error that rejected it.
     #[cfg(feature = "config")]
     pub(crate) fn tell_config_read(&self, error: Option<String>) {
         self.change(|changes| changes.push(ChangeEvent::ConfigRead { error }));
     }
 
-    /// Makes a change, one at a time, so that concurrent ones do not overwrite each other; then tells
-    /// of it.
+    /// Makes one change at a time, so that concurrent changes do not overwrite each other. Then
+    /// reports it.
     pub(super) fn change<T>(&self, change: impl FnOnce(&Changes) -> T) -> T {
-        // Nothing under the lock can be half done.
+        // A panic under the lock cannot leave inconsistent data.
         let lock = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&self.changes);
         drop(lock);
-        self.changes.tell();
+        self.changes.deliver();
         changed
     }
 }

@@ -1,4 +1,4 @@
-//! The leases of this process, renewed while what they were taken for runs.
+//! The leases of this process, renewed while their requests run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,14 +13,14 @@ use crate::algorithm::{Action, Algorithm, LeaseId};
 use crate::store::Check;
 use crate::task::{RENEWALS_IN_A_LIFE, TRIES_IN_A_LIFE};
 
-/// A new lease for a question that costs this; `None` if it holds nothing that it would give back.
+/// A new lease for a check with this cost; `None` if it needs no lease.
 #[inline]
 pub(super) fn lease_for(algorithm: &Algorithm, cost: u64) -> Option<LeaseId> {
     let is_held = cost > 0 && algorithm.lease().is_some();
     is_held.then(LeaseId::new)
 }
 
-/// A lease that is known to be taken, and the quota it holds permits of.
+/// An acquired lease and the quota whose permits it holds.
 #[derive(Clone)]
 pub(super) struct Lease {
     pub(super) id: LeaseId,
@@ -50,42 +50,42 @@ impl Lease {
     }
 }
 
-/// The leases that are to be kept alive.
+/// The leases to renew.
 ///
-/// One task on each runtime renews the leases that were taken there. So a runtime that shuts down,
-/// or is not driven for a while, affects only its own leases.
+/// One task on each runtime renews the leases that were acquired there. So a runtime that shuts
+/// down, or is not driven for a while, affects only its own leases.
 #[derive(Default)]
 pub(super) struct Leases(Mutex<Live>);
 
 #[derive(Default)]
 struct Live {
     leases: HashMap<LeaseId, Kept>,
-    /// For each runtime with a task, when its next round is.
+    /// The next round of each runtime that has a task.
     rounds: HashMap<Id, Round>,
 }
 
 struct Kept {
     lease: Lease,
     runtime: Id,
-    /// When it is to be renewed.
+    /// The time of the next renewal.
     due: Instant,
-    /// Until then it is known to live.
+    /// The time until which the lease is known to be valid.
     lives_until: Instant,
 }
 
 struct Round {
     at: Instant,
-    /// Notified when the round has become earlier.
+    /// Notified when the round was moved to an earlier time.
     earlier: Arc<Notify>,
 }
 
 impl Leases {
     fn lock(&self) -> MutexGuard<'_, Live> {
-        // No step under the lock leaves anything half done.
+        // A panic under the lock cannot leave inconsistent data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a lease that was taken at this time or later. Returns `Some` if the runtime needs a
+    /// Adds a lease that was acquired at this time or later. Returns `Some` if the runtime needs a
     /// task, with the signal for an earlier round.
     pub(super) fn add(&self, lease: Lease, taken: Instant, runtime: Id) -> Option<Arc<Notify>> {
         let due = taken + lease.renewed_every();
@@ -118,8 +118,7 @@ impl Leases {
         self.lock().leases.remove(&lease);
     }
 
-    /// When the next round of a runtime's task is. `None` if it has no leases any more; its task
-    /// then ends.
+    /// The next round of a runtime's task. `None` if it has no leases any more; its task then ends.
     pub(super) fn next_round(&self, runtime: Id) -> Option<Instant> {
         let mut live = self.lock();
         let next = live.of(runtime).map(|kept| kept.due).min();
@@ -130,9 +129,9 @@ impl Leases {
         next
     }
 
-    /// The leases that a runtime's task renews now. If any is due, so are all that would be due
-    /// before the next round, so that they go together from then on. They are tried again soon
-    /// unless they are reported as [renewed](Self::renewed).
+    /// The leases that a runtime's task renews now. If any is due, all that would be due before the
+    /// next round are included, so that they are renewed together from then on. They are retried
+    /// soon unless they are reported as [renewed](Self::renewed).
     pub(super) fn due(&self, runtime: Id) -> Vec<Lease> {
         let now = Instant::now();
         let mut live = self.lock();
@@ -150,14 +149,14 @@ impl Leases {
         .collect()
     }
 
-    /// Notes that these leases were renewed at this time or later.
+    /// Records that these leases were renewed at this time or later.
     pub(super) fn renewed(&self, leases: &[Lease], at: Instant) {
         let now = Instant::now();
         let mut live = self.lock();
         for lease in leases {
             if let Some(kept) = live.leases.get_mut(&lease.id) {
                 kept.due = at + lease.renewed_every();
-                // Renewing one that has lapsed does nothing, and is no error.
+                // Renewing an expired lease does nothing and is not an error.
                 if now < kept.lives_until {
                     kept.lives_until = at + lease.life();
                 }
@@ -165,13 +164,13 @@ impl Leases {
         }
     }
 
-    /// Until when a lease is known to live; `None` if nobody renews it.
+    /// The time until which a lease is known to be valid; `None` if it is not renewed.
     pub(super) fn lives_until(&self, lease: LeaseId) -> Option<Instant> {
         let live = self.lock();
         live.leases.get(&lease).map(|kept| kept.lives_until)
     }
 
-    /// Notes that a runtime's task has ended together with the runtime.
+    /// Records that a runtime's task has ended with its runtime.
     pub(super) fn task_is_gone(&self, runtime: Id) {
         self.lock().rounds.remove(&runtime);
     }
@@ -184,7 +183,7 @@ impl Live {
     }
 }
 
-/// The tasks end together with the limiter, however far off their next round is.
+/// Ends the tasks with the limiter, however far away their next round is.
 impl Drop for Leases {
     fn drop(&mut self) {
         for round in self.lock().rounds.values() {

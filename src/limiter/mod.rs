@@ -64,7 +64,7 @@ pub(crate) use self::rules::EarlyRejection;
 pub use self::rules::Rules;
 pub(crate) use crate::policy::RejectReason;
 
-/// Policies over a store. Clones share everything.
+/// Enforces policies over a store, with or without HTTP. Clones share everything.
 ///
 /// ```
 /// use tower_throttle::{Limit, Limiter, MemoryStore, MINUTE, Policy};
@@ -87,26 +87,27 @@ pub(crate) use crate::policy::RejectReason;
 /// # }
 /// ```
 ///
-/// The key has to be the one that the policy's extractor makes of a request: for
-/// `Header::new("x-user")` that is [`Key::header("x-user", b"alice")`](crate::Key::header), and for
-/// an [`Extension`](crate::Extension) [`Key::user("alice")`](crate::Key::user), not the text alone.
+/// Pass the key that the policy's extractor makes: [`Key::header("x-user",
+/// b"alice")`](crate::Key::header) for `Header::new("x-user")`, and
+/// [`Key::user("alice")`](crate::Key::user) for an [`Extension`](crate::Extension), not the text
+/// alone.
 ///
-/// Every operation takes at most one round trip to the store; a credit takes one more if this
-/// process has permits of the key [in advance](crate::Prefetch). The only errors are a policy
-/// that does not exist, or one that does not support the operation. A store that gives no answer is
-/// not an error: the policy's [`FailureMode`](crate::FailureMode) decides, and
-/// [`Decision::store_failure`] tells. An operation other than asking has then not been carried out,
-/// or may not have been; under `FailureMode::Local` it has been carried out in this process alone.
+/// Every method takes at most one round trip to the store; a credit takes one more if this process
+/// has [prefetched](crate::Prefetch) permits of the key. Errors are returned only for an unknown
+/// policy or one that does not support the method. A store failure is not an error: the policy's
+/// [`FailureMode`](crate::FailureMode) decides, and [`Decision::store_failure`] returns the reason.
+/// A charge, credit or reset was then not performed, or may not have been; under
+/// `FailureMode::Local` it was performed in this process only.
 #[derive(Clone)]
 pub struct Limiter(Arc<Shared>);
 
 struct Shared {
     store: Failover,
-    /// Gives back the permits that are held in advance.
+    /// Returns the prefetched permits.
     give_back_batches: Box<dyn Fn() + Send + Sync>,
     rules: Arc<RulesInForce>,
     is_off: AtomicBool,
-    /// Wakes the callers that are delayed.
+    /// Wakes delayed callers.
     turned_off: Notify,
     observers: Observers,
     subjects: KeyHasher,
@@ -114,34 +115,34 @@ struct Shared {
     in_flight_work: InFlightWork,
     log_throttle: LogThrottles,
     passes: Passes,
-    /// Dropped together with the limiter: what keeps it to a file.
+    /// The watcher of the configuration file, dropped with the limiter.
     #[cfg(feature = "config")]
     keeper: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl Limiter {
-    /// A limiter with these policies or [`Rules`] over a store, and the defaults of
+    /// Builds a limiter with these policies or [`Rules`] over a store, with the defaults of
     /// [`builder`](Self::builder).
     ///
     /// # Errors
     ///
-    /// Names the policy and the field that make no sense, and what would be right.
+    /// An error that names the invalid policy and field and what was expected.
     pub fn new(store: impl Store, rules: impl Into<Rules>) -> Result<Self, ConfigError> {
         Self::builder(store, rules).build()
     }
 
-    /// Builds a limiter with other settings than the defaults of [`new`](Self::new).
+    /// A builder, for other settings than the defaults of [`new`](Self::new).
     pub fn builder<S: Store>(store: S, rules: impl Into<Rules>) -> LimiterBuilder<S> {
         LimiterBuilder::new(store, rules.into())
     }
 
-    /// The rules in force, for who replaces them without keeping the limiter alive.
+    /// The rules in force, for code that replaces them without keeping the limiter alive.
     #[cfg(feature = "config")]
     pub(crate) fn rules_in_force(&self) -> Arc<RulesInForce> {
         Arc::clone(&self.0.rules)
     }
 
-    /// Keeps this for as long as there is a clone of the limiter. Once.
+    /// Keeps a value as long as any clone of the limiter exists. Called once.
     #[cfg(feature = "config")]
     pub(crate) fn keep(&self, keeper: impl Send + Sync + 'static) {
         let kept = self.0.keeper.set(Box::new(keeper));
@@ -152,7 +153,7 @@ impl Limiter {
         self.0.rules.load().named(name).cloned()
     }
 
-    /// Carries out an action that is no question, whatever the policy's mode.
+    /// Performs an action that is not a check, whatever the policy's mode.
     async fn carry_out(
         &self,
         policy: &CompiledPolicy,
@@ -183,7 +184,7 @@ impl Limiter {
     }
 }
 
-/// Why the store did not carry out an action, if it did not.
+/// The failure of an action, if it failed.
 async fn failure(answer: Answer) -> Option<StoreErrorKind> {
     let decisions = decisions(answer).await;
     decisions.iter().find_map(Decision::store_failure)

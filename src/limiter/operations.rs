@@ -1,6 +1,5 @@
-//! The operations of a limiter outside HTTP: `check` and others, none of which waits. By a key; by
-//! a key's hash, for an operator who found it in a log, a metric or a stored key; and by a client's
-//! address.
+//! The methods outside HTTP that do not wait: by key; by a key's hash, for operators who found it
+//! in a log, a metric or a stored key; and by a client's address.
 
 use std::net::IpAddr;
 
@@ -12,21 +11,20 @@ use crate::error::CheckError;
 use crate::key::{Key, Subject};
 
 impl Limiter {
-    /// Asks for the permits of one request (the policy's cost) for this key.
+    /// Acquires the policy's cost for this key, without waiting.
     ///
-    /// A [layer](crate::RateLimitLayer) of this limiter applies the same policy to all requests,
-    /// unless the policy applies to [none](crate::NoRequest). To answer a denial, or give anything
-    /// back, use [`admit`](Self::admit).
+    /// A [layer](crate::RateLimitLayer) of this limiter also applies the policy to all requests,
+    /// unless the policy applies to [none](crate::NoRequest). Use [`admit`](Self::admit) instead to
+    /// answer denials, or for permits that you release or refund.
     ///
-    /// This does not wait. Under a [leaky bucket](crate::Limit::leaky_bucket) that is a queue, the
-    /// caller has to wait for as long as [`Decision::delay`] says. Under a
-    /// [concurrency](crate::Limit::concurrency) limit, permits taken here share one lease, which
-    /// lapses a whole lease after the last of them was taken: use [`admit`](Self::admit), whose permit
-    /// gives its own back.
+    /// Under a [leaky bucket](crate::Limit::leaky_bucket) that delays requests, the caller must
+    /// wait for [`Decision::delay`]. Under a [concurrency](crate::Limit::concurrency) limit, all
+    /// permits acquired here share one lease, which expires a full lease time after the last of
+    /// them; [`admit`](Self::admit) returns a permit with its own lease.
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name.
+    /// An error if there is no policy of this name.
     pub async fn check(&self, policy: &str, key: impl Into<Key>) -> Result<Decision, CheckError> {
         let pending = {
             let mut evaluation = self.evaluation();
@@ -39,7 +37,7 @@ impl Limiter {
         Ok(pending.decision().await)
     }
 
-    /// Like [`check`](Self::check), for this many permits; 0 only looks.
+    /// Like [`check`](Self::check), for this many permits; 0 only peeks.
     ///
     /// # Errors
     ///
@@ -61,7 +59,7 @@ impl Limiter {
         Ok(pending.decision().await)
     }
 
-    /// Asks about one key, for permits that nobody gives back.
+    /// Evaluates one key, for permits without a refund.
     #[inline(always)]
     fn evaluate_key(
         &self,
@@ -74,13 +72,11 @@ impl Limiter {
         self.evaluate_keys(evaluation, &asked, AskedAs::CHECK)
     }
 
-    /// Looks at what is left without taking anything. The decision is always allowed, even during a
-    /// ban, of which [`Decision::banned_for`] tells. What is left is told by the policy's own
-    /// limit, even if [`limit_by`](crate::Policy::limit_by) chooses another for requests. The key
-    /// of a client's address is its [`canonical_address`](Self::canonical_address).
+    /// Returns what remains without taking anything. The decision is always allowed, even during a
+    /// ban, which [`Decision::banned_for`] shows. It uses the policy's own limit, even if
+    /// [`limit_by`](crate::Policy::limit_by) chooses others for requests.
     ///
-    /// The key is the one that the policy's extractor makes of requests: see
-    /// [`reset`](Self::reset).
+    /// Pass the key that the policy's extractor makes: see [`reset`](Self::reset).
     ///
     /// # Errors
     ///
@@ -89,20 +85,19 @@ impl Limiter {
         self.check_cost(policy, key, 0).await
     }
 
-    /// Takes permits without asking, even beyond the limit; the excess has to come back before
-    /// anything is allowed again. The decision tells what is left.
+    /// Takes permits unconditionally, even beyond the limit. Later requests are limited until the
+    /// excess has come back. The decision shows what remains.
     ///
-    /// A limit by windows counts at most 10^15 - 1 permits at a time. What is charged beyond that,
-    /// here or by [`settle`](crate::Policy::settle), is lost: it is missing when a part of it
-    /// lapses or is given back.
+    /// Window limits count at most 10^15 - 1 permits at a time. Anything charged beyond that, here
+    /// or by [`settle`](crate::Policy::settle), is lost and also missing when a part of it expires
+    /// or is refunded.
     ///
-    /// For a key that is not limited (because limiting or the policy is off, or the key is on the
-    /// allow list) nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
+    /// If the key is not limited (limiting or the policy is off, or the key is on the allow list),
+    /// nothing is counted: [`Outcome::Unlimited`](crate::Outcome::Unlimited).
     ///
-    /// If the store gives no answer, nothing is charged, or it is not known; under
-    /// `FailureMode::Local` this process charges its own share, which the store never learns of. Only
-    /// [`Decision::store_failure`] tells: the decision is allowed except under
-    /// [`FailureMode::Deny`](crate::FailureMode::Deny).
+    /// If the store fails, nothing may have been charged. Under `FailureMode::Local`, this process
+    /// charges its own share, which never reaches the store. Check [`Decision::store_failure`]: the
+    /// decision itself is allowed, except under [`FailureMode::Deny`](crate::FailureMode::Deny).
     ///
     /// # Errors
     ///
@@ -125,15 +120,15 @@ impl Limiter {
         Ok(self.carry_out(&policy, self.subject(&key), action).await)
     }
 
-    /// Gives permits back, at most as many as are taken. The decision tells what is left.
+    /// Returns permits, at most as many as are taken. The decision shows what remains.
     ///
-    /// A window that has ended stays ended, and an open one does not get longer. Under a
-    /// [concurrency](crate::Limit::concurrency) limit, only permits without a lease of their own
-    /// are given back: those taken by [`charge`](Self::charge) and [`check`](Self::check).
+    /// A window that has ended is not affected, and the current one does not get longer. Under a
+    /// [concurrency](crate::Limit::concurrency) limit, only permits without their own lease are
+    /// returned: those of [`charge`](Self::charge) and [`check`](Self::check).
     ///
-    /// If the store gives no answer, the same holds as for [`charge`](Self::charge): under
-    /// `FailureMode::Local` permits come back to this process's own share, even if the store has taken
-    /// them, and later to the store, even if they were taken from the share.
+    /// If the store fails, the same applies as for [`charge`](Self::charge). Under
+    /// `FailureMode::Local`, permits come back to this process's share even if the store has
+    /// counted them, and later to the store even if the share has counted them.
     ///
     /// # Errors
     ///
@@ -153,23 +148,27 @@ impl Limiter {
         Ok(self.carry_out(&policy, subject, action).await)
     }
 
-    /// Forgets everything about a key: what it has used, its denials, its ban. Leases of a
-    /// [concurrency](crate::Limit::concurrency) limit are forgotten, too, while the requests that
-    /// hold them go on. A request that began before may give permits back at its end; they may then
-    /// be taken off what others have used since. The key of a client's address is its
-    /// [`canonical_address`](Self::canonical_address).
+    /// Resets a key: its usage, its denials and its ban. Leases of a
+    /// [concurrency](crate::Limit::concurrency) limit are removed too, although their requests go
+    /// on. A request that began earlier may refund permits at its end, which then reduce the usage
+    /// of others. For a client's address, pass its [`canonical_address`](Self::canonical_address).
     ///
-    /// The key has to be the one that the policy's extractor makes of requests: for
-    /// [`Extension`](crate::Extension) [`Key::user`], for [`Header`](crate::Header)
-    /// [`Key::header`], for [`PeerAddr`](crate::PeerAddr) and [`ClientAddr`](crate::ClientAddr)
-    /// [`Key::address`], for a closure what it returns; for a tuple [`Key::all`] of its parts, and
-    /// for a policy without an extractor [`Key::everybody`]. Requests that have no key share
-    /// [`Key::missing`].
+    /// Pass the key that the policy's extractor makes of requests:
     ///
-    /// **Any other key is another subject**, about which there may be nothing to forget; that is no
-    /// error. So `reset("user", 7)` forgets nothing of user 7 under a policy by `Extension`, whose
-    /// key is `Key::user(7)`. A text or a number alone is the key of [`Host`](crate::Host), of a
-    /// closure that returns it, and of a [`check`](Self::check) with it.
+    /// | the policy's extractor | its key |
+    /// |---|---|
+    /// | [`Extension`](crate::Extension) | [`Key::user`] |
+    /// | [`Header`](crate::Header) | [`Key::header`] |
+    /// | [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr) | [`Key::address`] |
+    /// | [`Host`](crate::Host) | the host as text |
+    /// | a closure | what it returns |
+    /// | a tuple | [`Key::all`] of its parts |
+    /// | none | [`Key::everybody`] |
+    ///
+    /// Requests without a key share [`Key::missing`].
+    ///
+    /// **A different key is not an error**, but has nothing to reset. So `reset("user", 7)` does
+    /// not reset user 7 of an `Extension`, whose key is `Key::user(7)`.
     ///
     /// # Errors
     ///
@@ -180,24 +179,24 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// What a key is known by in the store, in logs and to observers.
+    /// The hash of a key, by which the store, logs and observers know it.
     pub fn subject_of(&self, key: impl Into<Key>) -> Subject {
         self.subject(&key.into())
     }
 
-    /// The address that stands in the keys of a policy for the client that has this one, whichever
-    /// of the client's own it is: an IPv6 client has a whole network, how large a one says
-    /// [`ClientAddr::ipv6_prefix`](crate::ClientAddr::ipv6_prefix).
+    /// The address that a policy's keys contain for a client with this address. All addresses of an
+    /// IPv6 client's network share one; [`ClientAddr::ipv6_prefix`](crate::ClientAddr::ipv6_prefix)
+    /// sets the size of the network.
     ///
-    /// `None` when the policy's keys have no address, or when its [extractor](crate::KeyExtractor)
-    /// does not tell, as closures never do.
+    /// `None` if the policy's keys contain no address, or if its [extractor](crate::KeyExtractor)
+    /// does not know, such as a closure.
     ///
     /// ```
     /// use std::net::IpAddr;
     ///
     /// use tower_throttle::{CheckError, Limiter};
     ///
-    /// /// Lifts the ban of whoever has this address. Returns whether it was done.
+    /// /// Lifts the ban of the client with this address. Returns whether it was done.
     /// async fn is_forgiven(limiter: &Limiter, client: IpAddr) -> Result<bool, CheckError> {
     ///     let Some(address) = limiter.canonical_address("client", client)? else {
     ///         return Ok(false);
@@ -217,7 +216,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name.
+    /// An error if there is no policy of this name.
     pub fn canonical_address(
         &self,
         policy: &str,
@@ -227,11 +226,11 @@ impl Limiter {
         Ok(policy.canonical_address(address))
     }
 
-    /// As [`peek`](Self::peek), of a subject.
+    /// Like [`peek`](Self::peek), by the key's hash.
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name.
+    /// An error if there is no policy of this name.
     pub async fn peek_subject(
         &self,
         policy: &str,
@@ -241,11 +240,11 @@ impl Limiter {
         Ok(self.carry_out(&policy, subject, Action::look()).await)
     }
 
-    /// As [`reset`](Self::reset), of a subject.
+    /// Like [`reset`](Self::reset), by the key's hash.
     ///
     /// # Errors
     ///
-    /// When there is no policy of this name.
+    /// An error if there is no policy of this name.
     pub async fn reset_subject(
         &self,
         policy: &str,

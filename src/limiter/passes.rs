@@ -1,15 +1,15 @@
-//! Finds requests that pass two layers of one limiter, so that its policies count them twice.
+//! Detects requests that pass two layers of one limiter, so that its policies count them twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::trace::{self, SharedLogThrottle};
 
-/// How many requests are followed. Layers are put around one another when a service starts, so its
-/// first requests show it. Not all are followed, since an extension takes allocations.
+/// The number of requests to track. Layers are nested at start-up, so the first requests reveal the
+/// mistake. Tracking all would cost allocations.
 const FOLLOWED: u32 = 1_000;
 
-/// How many more requests are followed, and when the log last warned.
+/// How many more requests are tracked, and when the log last warned.
 pub(super) struct Passes {
     left: AtomicU32,
     log_throttle: SharedLogThrottle,
@@ -24,7 +24,7 @@ impl Default for Passes {
     }
 }
 
-/// In the extensions of a request that is followed: the policies that have counted it.
+/// In the extensions of a tracked request: the policies that have counted it.
 #[derive(Clone)]
 pub(crate) struct CountedBy(Arc<[Counting]>);
 
@@ -36,14 +36,14 @@ struct Counting {
 }
 
 impl Passes {
-    /// Whether no more requests are followed.
+    /// Whether no more requests are tracked.
     #[inline]
     pub(super) fn is_over(&self) -> bool {
         self.left.load(Ordering::Relaxed) == 0
     }
 
-    /// What to put into a request's extensions when these policies of a limiter have counted it, after
-    /// those before. Warns if one of them has counted it before.
+    /// The extension for a request that these policies have counted, after those of `before`. Warns
+    /// if one of them has counted it already.
     #[cold]
     pub(super) fn follow(
         &self,
@@ -57,7 +57,7 @@ impl Passes {
         if now.is_empty() {
             return None;
         }
-        // Others may have taken the last ones.
+        // Other threads may have used up the rest.
         let ordering = Ordering::Relaxed;
         self.left
             .fetch_update(ordering, ordering, |left| left.checked_sub(1))
@@ -69,7 +69,7 @@ impl Passes {
             trace::warn!(
                 policy = &*twice.policy,
                 explanation = "the request has passed two layers of the same limiter: apply the \
-                               layer once, or give each layer a limiter with policies of its own",
+                               layer once, or give each layer its own limiter",
                 "a policy counts the same request twice"
             );
         }

@@ -1,4 +1,4 @@
-//! `PendingEvaluation`: an evaluation until the store has answered.
+//! `PendingEvaluation`: an evaluation that waits for the store.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -9,15 +9,15 @@ use super::{Limiter, answered};
 use crate::decision::Decision;
 use crate::trace::Span;
 
-/// An evaluation that takes a round trip to the store. In a box, so that what is answered from memory
-/// has no room for it.
+/// An evaluation that takes a round trip to the store. Boxed, so that decisions from memory need no
+/// room for it.
 pub(crate) struct PendingEvaluation(Option<Box<Pending>>);
 
 struct Pending {
     limiter: Limiter,
     evaluation: Evaluation,
     span: Span,
-    /// Whether the store may have been asked.
+    /// Whether the store may have been called.
     is_sent: bool,
 }
 
@@ -35,7 +35,7 @@ impl Limiter {
 }
 
 impl PendingEvaluation {
-    /// Ready once the answer is there.
+    /// Ready once the store has answered.
     pub(crate) fn poll_answered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.get().poll_answered(cx)
     }
@@ -46,12 +46,12 @@ impl PendingEvaluation {
         self.conclude().decision()
     }
 
-    /// Waits until the answer is there.
+    /// Waits until the store has answered.
     pub(super) async fn answered(&mut self) {
         poll_fn(|cx| self.poll_answered(cx)).await;
     }
 
-    /// What the evaluation comes to. Call it once, after the answer.
+    /// The decisions. Call it once, after the answer.
     pub(crate) fn conclude(&mut self) -> Conclusion<'_> {
         self.get().conclude()
     }
@@ -81,7 +81,7 @@ impl Pending {
 }
 
 impl Drop for PendingEvaluation {
-    /// Only the answer says what is to be given back. So it is awaited even now.
+    /// The answer is needed to know what to refund, so a task waits for it.
     fn drop(&mut self) {
         let Some(mut pending) = self.0.take() else {
             return;

@@ -1,4 +1,4 @@
-//! `Permit`: what a limiter has granted outside of a layer; `Denied`: why it did not.
+//! `Permit`: permits granted outside of a layer. `Denied`: why they were not granted.
 
 use std::error::Error;
 use std::fmt;
@@ -8,17 +8,17 @@ use super::charge::{Charges, RequestCharges};
 use crate::decision::{Decision, Verdict};
 use crate::error::CheckError;
 
-/// Permits that a limiter has granted: by [`admit`](crate::Limiter::admit),
-/// [`admit_all`](crate::Limiter::admit_all) or [`acquire`](crate::Limiter::acquire).
+/// Permits granted by [`admit`](crate::Limiter::admit), [`admit_all`](crate::Limiter::admit_all) or
+/// [`acquire`](crate::Limiter::acquire).
 ///
-/// Keep it for as long as what it is for runs. Dropping it gives back the places of a
-/// [concurrency](crate::Limit::concurrency) limit, whose leases are renewed until then; all else stays
-/// used, as permits come back with time. See [`Limiter::flush`](crate::Limiter::flush) for what to do
-/// before a process ends.
-#[must_use = "dropping it gives the places of a concurrency limit back"]
+/// Keep it as long as the work runs. Dropping it releases the permits of a
+/// [concurrency](crate::Limit::concurrency) limit, whose leases are renewed until then. All other
+/// permits stay used, as they come back over time. Before a process ends, call
+/// [`Limiter::flush`](crate::Limiter::flush).
+#[must_use = "dropping it releases the permits of a concurrency limit"]
 pub struct Permit {
     verdict: Verdict,
-    /// `None` if nothing was taken that could be given back.
+    /// `None` if there is nothing to refund or release.
     charges: RequestCharges,
 }
 
@@ -27,17 +27,17 @@ impl Permit {
         Self { verdict, charges }
     }
 
-    /// The decisions of the policies that were asked, by name.
+    /// The decisions of the policies, by name.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// Tells what was really used under a policy, in place of what was charged for it: charges the
-    /// difference, even beyond the limit, or gives it back. Once it is told again, that counts. If the
-    /// permit has several keys of the policy, it is told of each of them.
+    /// Sets the actual cost under a policy: charges the difference, even beyond the limit, or
+    /// refunds it. If it is called again, the last cost counts. If the permit has several keys of
+    /// the policy, the cost applies to each of them.
     ///
-    /// It does not wait for the store: see [`Limiter::flush`](crate::Limiter::flush). A permit that is
-    /// dropped without it has used what it was charged.
+    /// It does not wait for the store: see [`Limiter::flush`](crate::Limiter::flush). Without this
+    /// call, the charged cost stays.
     ///
     /// ```
     /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};
@@ -56,8 +56,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// If the permit is not of this policy, or the policy counts what runs at the same time, which
-    /// is given back whole.
+    /// An error if the permit does not belong to this policy, or if the policy has a concurrency
+    /// limit, whose permits have no cost to settle.
     pub fn settle(&mut self, policy: &str, actual: u64) -> Result<(), CheckError> {
         if self.verdict.get(policy).is_none() {
             return Err(CheckError::UnknownPolicy {
@@ -75,18 +75,18 @@ impl Permit {
         Ok(())
     }
 
-    /// Gives everything back, as nothing of it was used: places, and permits as far as they have not
-    /// come back by themselves. What others already queue behind stays used.
+    /// Refunds everything: releases leases, and refunds permits that have not already come back.
+    /// Permits behind which others have queued stay used.
     pub fn cancel(mut self) {
         if let Some(mut charges) = self.charges.take() {
             charges.cancel();
         }
     }
 
-    /// Whether others may have the places by now, because the [lease](crate::Limit::lease) was not
-    /// renewed in time: this process stood still, or could not reach the store, for longer than it
-    /// lives. Once so, it stays so. A long job that must not run twice looks before each step, and
-    /// ends.
+    /// Whether the [lease](crate::Limit::lease) has expired, so that others may have the permits:
+    /// this process was suspended, or could not reach the store, for longer than a lease lasts.
+    /// Once `true`, it stays `true`. A long job that must not run twice checks this before each
+    /// step.
     ///
     /// ```
     /// use tower_throttle::{Denied, Limiter};
@@ -103,22 +103,22 @@ impl Permit {
     /// }
     /// ```
     ///
-    /// Only an answer of the store tells that a lease lives: one that this process granted by itself
-    /// ([`FailureMode::Local`](crate::FailureMode::Local)) has lapsed after its first life. It is not
-    /// known whether the store has lost its data, was told to forget the key, or had its clock set
-    /// ahead. Without a lease there is nothing that could lapse, as under another limit or for a
-    /// request that passed for lack of an answer: `false`.
+    /// Only an answer of the store confirms that a lease is valid. A lease that this process
+    /// granted itself ([`FailureMode::Local`](crate::FailureMode::Local)) expires after its first
+    /// life. The result does not reflect that the store has lost its data, reset the key or had its
+    /// clock set ahead. `false` if there is no lease: under another limit, or if the request was
+    /// allowed because the store failed.
     pub fn has_lapsed(&self) -> bool {
         self.charges.as_ref().is_some_and(|it| it.has_lapsed())
     }
 
-    /// How long to wait before the permits may be used.
+    /// The delay before the permits may be used.
     pub(super) fn delay(&self) -> Duration {
         let delays = self.verdict.iter().map(|(_, decision)| decision.delay());
         delays.max().unwrap_or_default()
     }
 
-    /// Whether this process granted them by its own share.
+    /// Whether this process granted them from its local share.
     pub(super) fn is_local(&self) -> bool {
         self.verdict.iter().any(|(_, decision)| decision.is_local())
     }
@@ -132,8 +132,8 @@ impl Permit {
         self.charges.as_deref()
     }
 
-    /// Call this when the permits are there and about to be used: until then, dropping it gives
-    /// everything back.
+    /// Call this when the permits are about to be used. Until then, dropping the permit refunds
+    /// everything.
     pub(crate) fn begin_use(&mut self) {
         if let Some(charges) = &mut self.charges {
             charges.begin_use();
@@ -149,15 +149,14 @@ impl fmt::Debug for Permit {
     }
 }
 
-/// Why a permit was not granted.
+/// Why permits were not granted.
 ///
-/// With the feature `axum` it is a response, as a layer would answer; with `tonic`, `into` turns it
-/// into a `Status` with all details. For another body, or another form of the answer, turn it into a
-/// [`Rejection`](crate::Rejection). A layer around the handler adds quota headers, in the families
-/// that it has.
+/// With the feature `axum` it is a response, the same as a layer's. With `tonic`, `into` converts
+/// it into a `Status` with all details. For another body, convert it into a
+/// [`Rejection`](crate::Rejection). A layer around the handler adds its quota headers.
 ///
-/// A policy that does not exist, or cannot do what was asked, is told by the same type, so that `?`
-/// serves for both: see [`error`](Self::error). Its response is a 500.
+/// An unknown policy, or one that does not support the call, is also a `Denied`, so that `?` works
+/// for both: see [`error`](Self::error). Its response is a 500.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Denied(Reason);
 
@@ -165,7 +164,7 @@ pub struct Denied(Reason);
 enum Reason {
     Decisions {
         verdict: Verdict,
-        /// The position of the decision that explains it.
+        /// The position of the denial with the longest wait.
         worst: usize,
     },
     Error(CheckError),
@@ -176,7 +175,7 @@ impl Denied {
         Self(Reason::Decisions { verdict, worst })
     }
 
-    /// The policy that denies, and if several do, the one with the longest wait.
+    /// The policy that denies; if several do, the one with the longest wait.
     pub fn policy(&self) -> &str {
         match &self.0 {
             Reason::Error(error) => error.policy(),
@@ -187,7 +186,8 @@ impl Denied {
         }
     }
 
-    /// That policy's decision; `None` if there is an [error](Self::error) instead.
+    /// The decision of that [`policy`](Self::policy); `None` if there is an [error](Self::error)
+    /// instead.
     pub fn decision(&self) -> Option<&Decision> {
         match &self.0 {
             Reason::Error(_) => None,
@@ -198,8 +198,7 @@ impl Denied {
         }
     }
 
-    /// The decisions of all policies that were asked; `None` if there is an [error](Self::error)
-    /// instead.
+    /// The decisions of all policies; `None` if there is an [error](Self::error) instead.
     pub fn verdict(&self) -> Option<&Verdict> {
         match &self.0 {
             Reason::Error(_) => None,
@@ -207,9 +206,8 @@ impl Denied {
         }
     }
 
-    /// How long until the same would be admitted, if nobody else asks: the
-    /// [longest wait](Decision::retry_after) of the policies that deny. `None` if waiting does not
-    /// help.
+    /// The time until the same call would be admitted, if no other request arrives: the [longest
+    /// wait](Decision::retry_after) of the policies that deny. `None` if waiting does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         self.decision()?.retry_after()
     }
@@ -219,7 +217,7 @@ impl Denied {
         decision.is_some_and(|decision| decision.store_failure().is_some())
     }
 
-    /// Why no decision was made, if none was: a mistake in the program or its configuration.
+    /// Why the call was invalid, if it was: a mistake in the program or its configuration.
     pub fn error(&self) -> Option<&CheckError> {
         match &self.0 {
             Reason::Error(error) => Some(error),

@@ -1,4 +1,4 @@
-//! `Quota`: the permits of one subject under one policy, as a request was decided.
+//! `Quota`: the permits of one key under one policy, as a request was decided.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,13 +9,12 @@ use crate::key::Subject;
 use crate::policy::CompiledPolicy;
 use crate::store::Check;
 
-/// Whose permits were asked for, and under which limit. Later actions on them use the same mode: a
-/// corrupt value under the key of a policy in shadow must not keep other permits from being given
-/// back.
+/// The key and the limit of a request's permits. Later actions use the same mode: a corrupt value
+/// under the key of a policy in shadow mode must not prevent the refund of other permits.
 #[derive(Clone)]
 pub(super) struct Quota {
     pub(super) policy: Arc<CompiledPolicy>,
-    /// Which of the policy's rates, counted from 0.
+    /// The position of the policy's rate, counted from 0.
     pub(super) rate: usize,
     pub(super) algorithm: Algorithm,
     subject: Subject,
@@ -39,8 +38,8 @@ impl Quota {
         policy.check(self.rate, subject, &self.algorithm, action, self.is_shadow)
     }
 
-    /// The quota to charge for a request that has taken too few of them. It uses the rules in force:
-    /// if the window has become longer since, the old limit would forget what others have used.
+    /// The quota to charge for a request that was charged too little. Uses the rules in force: if
+    /// the window has become longer since, the old limit would drop what others have used.
     pub(super) fn in_force<'a>(&'a self, rules: &CompiledRules) -> Cow<'a, Self> {
         let now = rules.named(self.policy.id.name()).ok();
         let now = now.filter(|policy| !Arc::ptr_eq(policy, &self.policy));
@@ -54,9 +53,9 @@ impl Quota {
         }
     }
 
-    /// The algorithm of the policy's own limit, if that now decides others where its predecessor's
-    /// counted these permits. Not so for a further rate, which is stored by its period, so no other window takes
-    /// its place; nor for a limit chosen for the request, which has no successor.
+    /// The algorithm of the policy's own limit, if it replaces the one that counted these permits.
+    /// `None` for a further rate, which is stored by its period, and for a limit that was chosen
+    /// for the request.
     fn successor(&self, policy: &CompiledPolicy) -> Option<Algorithm> {
         let is_own = self.rate == 0 && self.policy.algorithm() == Some(&self.algorithm);
         let is_same_place = |now: &Algorithm| {

@@ -17,21 +17,21 @@ use crate::error::StoreErrorKind;
 use crate::store::{Check, Store as _};
 use crate::task::catch_panic;
 
-/// How many leases are renewed in one round trip. Enough for most processes, and no more than block
-/// Redis for about two milliseconds.
+/// The most leases in one round trip. Enough for most processes, and blocks Redis for no more than
+/// about two milliseconds.
 const MOST_IN_ONE_TRIP: usize = 200;
 
 impl Limiter {
-    /// Renews a lease, taken at this time or later, for as long as its runtime runs.
+    /// Renews a lease, acquired at this time or later, as long as its runtime runs.
     pub(super) fn keep_alive(&self, lease: Lease, taken: Instant, runtime: &Handle) {
         let leases = &self.0.leases;
-        // By that runtime's clock: another one's may be paused, and be ahead of it.
+        // Use that runtime's clock: another runtime's may be paused, or ahead of it.
         let at_home = runtime.enter();
         let taken = taken.min(Instant::now());
         drop(at_home);
         if let Some(hurry) = leases.add(lease, taken, runtime.id()) {
-            // Not under the lock: a runtime that is shutting down drops the task at once, and its
-            // `drop` locks.
+            // Not under the lock: a runtime that is shutting down drops the task immediately, and
+            // its `drop` locks.
             let renewals = Renewals::new(Arc::downgrade(&self.0), runtime.id(), hurry);
             runtime.spawn(renewals.run());
         }
@@ -43,7 +43,7 @@ impl Limiter {
     }
 }
 
-/// Runs for as long as there are leases to renew.
+/// Runs as long as there are leases to renew.
 pub(super) struct Renewals {
     shared: Weak<Shared>,
     runtime: Id,
@@ -66,7 +66,7 @@ impl Renewals {
         while let Some(next_round) = self.next_round() {
             let asked_to_hurry = timeout_at(next_round, self.hurry.notified()).await;
             if asked_to_hurry.is_err() {
-                // If a store panics, the leases are tried again soon: others hold them.
+                // If a store panics, the leases are retried soon.
                 let mut round = pin!(self.renew());
                 poll_fn(|cx| catch_panic(|| round.as_mut().poll(cx)).unwrap_or(Poll::Ready(())))
                     .await;
@@ -95,20 +95,21 @@ impl Renewals {
                 shared.store.ask(&checks.collect::<Vec<Check<'_>>>())
             };
             match failure(answer).await {
-                // One key that was overwritten must not cost all others their leases.
+                // One overwritten key must not cost all others their leases.
                 Some(StoreErrorKind::CorruptValue) if together.len() > 1 => {
                     let (some, others) = together.split_at(together.len() / 2);
                     trips.extend([some, others]);
                 }
-                // If the key was overwritten, there is nothing left to renew.
+                // If the key was overwritten, there is nothing to renew.
                 None | Some(StoreErrorKind::CorruptValue) => {
                     shared.leases.renewed(together, sent);
                 }
-                // They are tried again soon. The leases of later batches may be held in this
-                // process alone, where each question renews them whether or not the store answers.
+                // They are retried soon. The leases of later batches may exist only in this
+                // process's local share, where each call renews them whether or not the store
+                // answers.
                 Some(_) => {}
             }
-            // A store that answers at once would keep everybody else on this thread waiting.
+            // A store that answers immediately would block everything else on this thread.
             yield_now().await;
         }
     }
@@ -116,7 +117,7 @@ impl Renewals {
 
 impl Drop for Renewals {
     fn drop(&mut self) {
-        // The runtime was shut down. After an ordinary end another task may run by now.
+        // The runtime was shut down. After a normal end another task may already run.
         if !self.is_over
             && let Some(shared) = self.shared.upgrade()
         {

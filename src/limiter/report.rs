@@ -36,12 +36,12 @@ impl Limiter {
         log(&event);
     }
 
-    /// Reports a request that is refused without asking.
+    /// Reports a request that is rejected before any policy decides.
     pub(super) fn report_refusal(&self, refusal: &EarlyRejection) {
         self.report_early(refusal, Mode::Enforce);
     }
 
-    /// Reports a request that goes on because the policy that would have refused it is in shadow.
+    /// Reports a request that goes on because the rejecting policy is in shadow mode.
     pub(super) fn report_shadow_refusal(&self, refusal: &EarlyRejection) {
         self.report_early(refusal, Mode::Shadow);
     }
@@ -54,7 +54,7 @@ impl Limiter {
         };
         self.0.observers.on_refusal(&event);
         match &refusal.reason {
-            // Not the client's fault, and it lasts until an operator acts. But a client decides how
+            // Not the client's fault, and it lasts until an operator acts. But clients control how
             // often it happens.
             RejectReason::Misconfigured(explanation)
                 if self.0.log_throttle.try_warn(event.policy, mode) =>
@@ -66,7 +66,7 @@ impl Limiter {
     }
 }
 
-/// Logs what an operator has to fix before requests can be decided.
+/// Logs what an operator must fix before requests can be evaluated.
 fn warn_of_refusal(event: &RefusalEvent<'_>, explanation: &str) {
     let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
     match event.mode {
@@ -87,21 +87,21 @@ fn warn_of_refusal(event: &RefusalEvent<'_>, explanation: &str) {
     }
 }
 
-/// Logs why no policy could be asked. The reason of an unreadable cost is left out: it quotes the
-/// client.
+/// Logs why a request was rejected. The explanation of a malformed cost is omitted, because it
+/// quotes the client.
 fn log_refusal(event: &RefusalEvent<'_>) {
     let (policy, reason) = (event.policy.unwrap_or_default(), event.reason);
     match event.mode {
         Mode::Shadow => trace::debug!(
             policy = policy,
             reason = %reason,
-            "would have been refused without asking"
+            "would have been rejected before evaluation"
         ),
-        _ => trace::debug!(policy = policy, reason = %reason, "refused without asking"),
+        _ => trace::debug!(policy = policy, reason = %reason, "rejected before evaluation"),
     }
 }
 
-/// Logs at debug level: clients that are denied decide how often that happens.
+/// Logs at debug level, because denied clients control how often it happens.
 fn log(event: &DecisionEvent<'_>) {
     let result = event.result();
     match result {
@@ -129,7 +129,7 @@ fn log(event: &DecisionEvent<'_>) {
                 policy = event.policy,
                 result = %result,
                 failure = failure_of(event),
-                "refused for lack of an answer"
+                "denied because the store failed"
             );
         }
         DecisionResult::FailedOpen => {
@@ -147,7 +147,7 @@ fn log(event: &DecisionEvent<'_>) {
     }
 }
 
-/// The subject of a decision as the log shows it.
+/// The key of a decision as the log shows it.
 struct SubjectOf<'a>(&'a DecisionEvent<'a>);
 
 impl fmt::Display for SubjectOf<'_> {
@@ -159,7 +159,7 @@ impl fmt::Display for SubjectOf<'_> {
     }
 }
 
-/// The kind of the store's failure, in a word.
+/// The label of the store's failure.
 fn failure_of(event: &DecisionEvent<'_>) -> &'static str {
     let failure = event.decision.store_failure();
     failure.map_or("", StoreErrorKind::as_str)

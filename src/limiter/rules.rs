@@ -1,5 +1,5 @@
-//! `Rules`: what a limiter enforces, which can be replaced while it is in use. `EarlyRejection`:
-//! why a request was neither decided nor let through.
+//! `Rules`: what a limiter enforces, replaceable at run time. `EarlyRejection`: why a request was
+//! rejected before any policy decided.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -17,10 +17,10 @@ use crate::policy::{CompiledPolicy, Policy, RateSet, RejectReason};
 use crate::request::{RequestHead, RequestMatcher};
 use crate::store::FailureMode;
 
-/// What a limiter enforces: its policies, the requests it leaves alone and the clients it refuses.
+/// What a limiter enforces: its policies, exempt requests, and the deny and allow lists.
 ///
-/// An array of policies or a `Vec` are such rules. [`Limiter::replace`](crate::Limiter::replace)
-/// replaces those of a limiter.
+/// An array or `Vec` of policies converts into rules. [`Limiter::replace`](crate::Limiter::replace)
+/// replaces a limiter's rules.
 ///
 /// ```
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy, Route, Rules};
@@ -42,8 +42,8 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Rules of these policies; without any, nobody is refused. All that apply to a request are
-    /// decided together: if one denies, none is charged.
+    /// Creates rules with these policies; without any, no request is denied. All policies that
+    /// apply to a request are decided together: if one denies, none is charged.
     pub fn new(policies: impl IntoIterator<Item = Policy>) -> Self {
         Self {
             policies: policies.into_iter().collect(),
@@ -54,62 +54,63 @@ impl Rules {
         }
     }
 
-    /// Sets what policies without a failure mode of their own decide when the store gives no
-    /// answer: by default [`FailureMode::Allow`].
+    /// Sets the failure mode of policies that do not set their own: by default
+    /// [`FailureMode::Allow`].
     pub fn on_store_failure(mut self, mode: FailureMode) -> Self {
         self.on_store_failure = mode;
         self
     }
 
-    /// Exempts requests from all policies: those of a [`Route`](crate::Route), or of a closure in
-    /// [`extractor`](crate::extractor). Called several times, all of these are exempt.
+    /// Exempts requests from all policies: those that match a [`Route`](crate::Route) or a closure
+    /// in [`extractor`](crate::extractor). If it is called several times, all matching requests are
+    /// exempt.
     pub fn exempt(mut self, requests: impl RequestMatcher) -> Self {
         self.exempt.push(Arc::new(requests));
         self
     }
 
-    /// Refuses these clients with 403, or `PERMISSION_DENIED` over gRPC, before anything is
-    /// counted. By address, every request is refused, even an exempt one. By key, those requests
-    /// are that a policy with such keys applies to, unless it is [off](crate::Mode::Off). A client
-    /// on both lists is refused.
+    /// Denies these clients with 403, or `PERMISSION_DENIED` over gRPC, before anything is counted.
+    /// A denied address applies to every request, even an exempt one. A denied key applies to
+    /// requests of policies that read such keys, unless the policy is [off](crate::Mode::Off). A
+    /// client on both lists is denied.
     ///
-    /// If the list has [addresses](AccessList::addresses), a request whose address cannot be read
-    /// ([`KeyError::Malformed`](crate::KeyError::Malformed)) is answered with 400, or
-    /// `INVALID_ARGUMENT`, since it may come from one of them. If it has [keys](AccessList::keys),
-    /// so is a request whose key a policy cannot read, such as a header that is sent twice, or a
-    /// malformed host.
+    /// If the list contains [addresses](AccessList::addresses), a request whose address cannot be
+    /// parsed ([`KeyError::Malformed`](crate::KeyError::Malformed)) is answered with 400, or
+    /// `INVALID_ARGUMENT`, because it may come from one of them. If the list contains
+    /// [keys](AccessList::keys), the same applies to a request whose key is malformed, such as a
+    /// repeated header or a malformed host.
     pub fn deny(mut self, clients: AccessList) -> Self {
         self.denied = clients;
         self
     }
 
-    /// Lets these clients through uncounted: by address past all policies; by key past the policies
-    /// with such keys, while the others still count them and may deny.
+    /// Allows these clients without counting them. An address bypasses all policies. A key bypasses
+    /// the policies that read such keys; other policies still count the request and may deny it.
     pub fn allow(mut self, clients: AccessList) -> Self {
         self.allowed = clients;
         self
     }
 
-    /// These rules and a policy more.
+    /// Adds a policy.
     #[cfg(feature = "config")]
     pub(crate) fn with_policy(mut self, policy: Policy) -> Self {
         self.policies.push(policy);
         self
     }
 
-    /// How many policies there are.
+    /// The number of policies.
     #[cfg(feature = "config")]
     pub(crate) fn count_policies(&self) -> usize {
         self.policies.len()
     }
 
-    /// Whether a limiter could be built of them. `timeout` is how long a decision may take.
+    /// Validates the rules. `timeout` is the time that a decision may take.
     #[cfg(feature = "config")]
     pub(crate) fn validate(self, timeout: Duration) -> Result<(), ConfigError> {
         self.ready(timeout).map(drop)
     }
 
-    /// Validates everything, the `timeout` included.
+    /// Validates and compiles the rules. Also validates `timeout`.
     pub(super) fn ready(self, timeout: Duration) -> Result<CompiledRules, ConfigError> {
         if timeout < Duration::from_millis(1) || timeout > Duration::from_secs(60) {
             return Err(ConfigError::out_of_range(
@@ -153,7 +154,7 @@ impl<I: IntoIterator<Item = Policy>> From<I> for Rules {
     }
 }
 
-/// In Redis, the states of a group's policies are told apart by 32 bits of a hash.
+/// In Redis, 32 bits of a hash identify the states of a group's policies.
 #[cfg(feature = "redis")]
 fn refuse_equal_record_ids(
     policy: &CompiledPolicy,
@@ -171,7 +172,7 @@ fn refuse_equal_record_ids(
         Some(other) => {
             let other = other.id.name();
             let reason = format!(
-                "its state there could not be told from that of policy {other:?}, rename one of them"
+                "its state would collide with that of policy {other:?} in this group, rename one of them"
             );
             let error = ConfigError::malformed("group", group, reason);
             Err(error.in_policy(policy.id.name()))
@@ -192,14 +193,14 @@ impl fmt::Debug for Rules {
 #[derive(Clone)]
 pub(super) struct CompiledRules {
     pub(super) policies: Arc<[Arc<CompiledPolicy>]>,
-    /// For each policy, the first one that reads the same key.
+    /// For each policy, the position of the first one that reads the same key.
     readers: Arc<[usize]>,
     exempt: Arc<[Arc<dyn RequestMatcher>]>,
     pub(super) denied: Arc<AccessList>,
     pub(super) allowed: Arc<AccessList>,
 }
 
-/// The subject of a request, as read by policies with the same extractor.
+/// The key of a request, as read by policies with the same extractor.
 pub(super) struct ResolvedKey {
     /// The position of the first of these policies.
     reader: usize,
@@ -210,7 +211,7 @@ pub(super) struct ResolvedKey {
 /// What a policy has read of a request.
 pub(super) struct ResolvedRequest<'p> {
     pub(super) subject: Subject,
-    /// The key in words, if the policy shows it.
+    /// The key in clear text, if the policy shows it.
     pub(super) shown: Option<Box<str>>,
     /// `None` if nothing is admitted.
     pub(super) rate_set: Option<Cow<'p, RateSet>>,
@@ -242,8 +243,8 @@ impl CompiledRules {
         self.exempt.iter().any(|exempt| exempt.matches(request))
     }
 
-    /// What the policy at this position asks about a request; `None` if it does not apply. `before`
-    /// is what the policies before it have read.
+    /// The data that the policy at this position reads of a request; `None` if it does not apply.
+    /// `before` is what earlier policies have read.
     pub(super) fn read(
         &self,
         position: usize,
@@ -258,7 +259,7 @@ impl CompiledRules {
                 let Some(key) = policy.key(request, self.denied.has_keys())? else {
                     return Ok(None);
                 };
-                // Before the cost: for a denied key it does not matter.
+                // Before the cost, which does not matter for a denied key.
                 if self.denied.has_key(&key) {
                     return Err(RejectReason::Listed);
                 }
@@ -280,7 +281,7 @@ impl CompiledRules {
         }))
     }
 
-    /// How a request that its address lets through is refused by the key of a policy.
+    /// The rejection of a request whose address is allowed but whose key is denied.
     pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<EarlyRejection> {
         if !self.denied.has_keys() {
             return None;
@@ -297,7 +298,7 @@ impl CompiledRules {
         })
     }
 
-    /// Notes the modes of policies that differ from those of the rules before.
+    /// Queues the mode changes relative to the rules before.
     pub(super) fn changes_since(&self, before: Option<&Self>, changes: &Changes) {
         let mode_in = |rules: Option<&Self>, name: &str| Some(rules?.named(name).ok()?.mode());
         let share_in =
@@ -318,8 +319,8 @@ impl CompiledRules {
         }
     }
 
-    /// Replaces other rules: a mode that was set while they were in force stays, unless the
-    /// policy's own mode differs from what it was.
+    /// Continues the state of the rules before: a mode that was set at run time stays, unless the
+    /// policy's own mode has changed.
     pub(super) fn succeed(&self, before: &Self) {
         for policy in self.policies.iter() {
             if let Ok(before) = before.named(policy.id.name()) {
@@ -329,7 +330,7 @@ impl CompiledRules {
     }
 }
 
-/// A request that was refused without asking any policy: why, and because of which policy, if any.
+/// Why a request was rejected before any policy decided, and because of which policy, if any.
 #[derive(Clone, Debug)]
 pub(crate) struct EarlyRejection {
     pub(crate) policy: Option<String>,
@@ -353,7 +354,7 @@ impl EarlyRejection {
 }
 
 impl RejectReason {
-    /// Whether the list of refused clients says so, which holds in every mode.
+    /// Whether the deny list rejects the request, which applies in every mode.
     pub(super) fn is_by_list(&self) -> bool {
         matches!(self, Self::Listed | Self::BadAddress | Self::BadKey)
     }

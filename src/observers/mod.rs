@@ -1,4 +1,4 @@
-//! Observers that come with the crate.
+//! The built-in observers.
 
 #[cfg(feature = "metrics")]
 mod metrics;

@@ -1,15 +1,14 @@
-//! `PerPolicy`: what an observer keeps for each policy, found by the policy's name without a lock or
-//! an allocation.
+//! `PerPolicy`: an observer's state for each policy, found by name without a lock or an allocation.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
-/// One `T` for each policy seen so far, as many as the operator names. When a policy is replaced by
-/// one of another name, its `T` stays.
+/// One `T` for each policy seen so far. Operators choose the names, so their number is bounded. The
+/// `T` of a removed policy stays.
 pub(crate) struct PerPolicy<T>(ArcSwap<Each<T>>);
 
-/// Sorted by name: a few comparisons find one, and no hash has to be stored.
+/// Sorted by name: a lookup takes a few comparisons and stores no hash.
 type Each<T> = Vec<(Arc<str>, Arc<T>)>;
 
 impl<T> PerPolicy<T> {
@@ -17,7 +16,7 @@ impl<T> PerPolicy<T> {
         Self(ArcSwap::default())
     }
 
-    /// Calls `work` with the policy's `T`, which is made on first use.
+    /// Calls `work` with the policy's `T`, which is created on first use.
     pub(crate) fn with<R>(
         &self,
         policy: &str,
@@ -31,7 +30,7 @@ impl<T> PerPolicy<T> {
         }
     }
 
-    /// The policy's `T`: this one, unless another thread was first.
+    /// The policy's `T`: `new`, unless another thread was first.
     #[cold]
     fn add(&self, policy: &str, new: Arc<T>) -> Arc<T> {
         let name: Arc<str> = policy.into();
@@ -48,7 +47,7 @@ impl<T> PerPolicy<T> {
         }
     }
 
-    /// All of them, by name.
+    /// All policies, sorted by name.
     pub(crate) fn all(&self) -> Arc<Each<T>> {
         self.0.load_full()
     }

@@ -1,18 +1,19 @@
-//! `Mistakes`: what requests show of a policy that is set up wrongly. They go on, and the log warns.
+//! `Mistakes`: detects a policy that is set up wrongly and logs a warning. Requests are not
+//! affected.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::trace::{self, SharedLogThrottle};
 
-/// After so many requests without a key, and none with one, something is wrong.
+/// Warns after this many requests without a key, if none had a key.
 const SUSPICIOUS: u32 = 100;
 
-/// What is known of a policy's mistakes, and when the log last warned of each.
+/// The detected mistakes of a policy, and when the log last warned of each.
 #[derive(Default)]
 pub(super) struct Mistakes {
-    /// Whether a request has had a key. Read with each request, and written once.
+    /// Whether any request had a key. Read by each request, written once.
     has_found_key: AtomicBool,
-    /// How many requests have had none before that.
+    /// The number of requests without a key before the first one with a key.
     without_key: AtomicU32,
     warned_of_keys: SharedLogThrottle,
     warned_of_setup: SharedLogThrottle,
@@ -34,9 +35,9 @@ impl Mistakes {
         if before >= SUSPICIOUS - 1 && self.warned_of_keys.try_warn() {
             trace::warn!(
                 policy = policy,
-                explanation = "look at what the policy's key reads: is the header's name right, \
-                               does something outside of the rate limit leave what is read? Until \
-                               then on_missing_key decides about every request",
+                explanation = "check what the policy's key reads: the header's name, or the middleware \
+                               that sets what is read, which must be outside of this layer; until \
+                               then on_missing_key applies to every request",
                 "no request has had a key so far"
             );
         }
@@ -54,8 +55,8 @@ impl Mistakes {
         }
     }
 
-    /// Takes the place of what was known of a policy of the same name: its extractor may be another
-    /// one, but the log is not to be filled by a file that is read again and again.
+    /// Continues the pauses of the policy of the same name that this one replaces, so that repeated
+    /// reloads do not flood the log.
     pub(super) fn succeed(&self, before: &Self) {
         self.warned_of_keys.succeed(&before.warned_of_keys);
         self.warned_of_setup.succeed(&before.warned_of_setup);

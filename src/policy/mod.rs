@@ -1,4 +1,4 @@
-//! `Policy`: a named limit for a key, on certain requests, with a cost and a failure mode.
+//! `Policy`: a named limit with its key, its requests, its cost and its failure mode.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,11 +22,12 @@ pub(crate) use self::compiled::CompiledPolicy;
 pub(crate) use self::rates::RateSet;
 pub(crate) use self::resolve::RejectReason;
 
-/// A named limit for a key, on certain requests, with a cost and a failure mode.
+/// A named limit: what it is counted by, which requests it applies to, what they cost, and what
+/// happens when the store fails.
 ///
 /// The name appears in quota headers, rejections and stored keys. Renaming a policy or changing its
-/// algorithm starts its counts anew; changing its numbers does not, except for the period of a
-/// [further rate](Limit::and), which identifies that rate.
+/// algorithm resets its counts. Changing its numbers does not, except for the period of a [further
+/// rate](Limit::and), which identifies that rate.
 ///
 /// ```
 /// use tower_throttle::{FailureMode, Header, Limit, MINUTE, Policy, Route};
@@ -60,7 +61,7 @@ pub struct Policy {
 const SETTLE: &str = "settle";
 const SETTLE_AT_END: &str = "settle_at_end";
 
-/// How the cost is settled once the response is known.
+/// How the response settles the cost.
 #[derive(Clone)]
 struct Settle {
     /// The name of the option that was set.
@@ -80,7 +81,7 @@ enum SettledCost {
 type CostAtHead = dyn Fn(&ResponseHead<'_>, u64) -> u64 + Send + Sync;
 type CostAtEnd = dyn Fn(&BodyEnd<'_>) -> u64 + Send + Sync;
 
-/// Chooses the limit of a request with this key; `None` for the policy's own.
+/// Chooses the limit for a request with this key; `None` for the policy's own.
 type LimitBy = dyn Fn(&RequestHead<'_>, &Key) -> Option<Limit> + Send + Sync;
 
 #[derive(Clone)]
@@ -94,8 +95,8 @@ enum Cost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
-    /// All such requests share one bucket, so that leaving a header out is no way around the limit.
-    /// This is the default for what clients send.
+    /// All such requests share one key, so that omitting a header does not bypass the limit. The
+    /// default for keys that clients send.
     #[default]
     Shared,
     /// Such a request is answered with 400, or INVALID_ARGUMENT over gRPC.
@@ -105,10 +106,10 @@ pub enum OnMissingKey {
 }
 
 impl Policy {
-    /// A policy for all clients together, on every request, at a cost of 1, that lets requests pass
-    /// when the store gives no answer.
+    /// Creates a policy that applies to every request, counts all clients together, costs 1 and
+    /// allows requests when the store fails.
     ///
-    /// The name is 1 to 64 printable ASCII characters.
+    /// `name` is 1 to 64 printable ASCII characters.
     pub fn new(name: impl Into<String>, limit: Limit) -> Self {
         Self {
             name: name.into(),
@@ -130,45 +131,45 @@ impl Policy {
         }
     }
 
-    /// Sets what a request is counted by. A tuple of extractors makes one key of all they read; a
-    /// closure is an extractor as `extractor(|request| ..)`, see [`extractor`](crate::extractor).
+    /// Sets what requests are counted by. A tuple of extractors makes one key of all its parts.
+    /// Write a closure as `extractor(|request| ..)`; see [`extractor`](crate::extractor).
     #[must_use]
     pub fn by(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
         self
     }
 
-    /// Sets the requests that the policy applies to. Called several times, it applies to what
-    /// any of them matches. A closure is a matcher as `extractor(|request| ..)`, see
-    /// [`extractor`](crate::extractor).
+    /// Sets the requests that the policy applies to. If it is called several times, the policy
+    /// applies to requests that any of the matchers matches. Write a closure as
+    /// `extractor(|request| ..)`; see [`extractor`](crate::extractor).
     #[must_use]
     pub fn on(mut self, requests: impl RequestMatcher) -> Self {
         self.on.push(Arc::new(requests));
         self
     }
 
-    /// Sets how many permits each request costs: 1 by default, at least 1, and at most what the
-    /// limit ever holds. [`cost_by`](Self::cost_by) reads it from each request.
+    /// Sets how many permits each request costs: 1 by default, at least 1, and at most the limit's
+    /// capacity. [`cost_by`](Self::cost_by) reads the cost from each request.
     #[must_use]
     pub fn cost(mut self, permits: u64) -> Self {
         self.cost = Cost::Fixed(permits);
         self
     }
 
-    /// Reads from the head of each request how many permits it costs. A closure reads it as
-    /// `extractor(|request| ..)`, see [`extractor`](crate::extractor).
+    /// Reads the cost in permits from the head of each request. Write a closure as
+    /// `extractor(|request| ..)`; see [`extractor`](crate::extractor).
     ///
-    /// The client writes the head: an upload in chunks has no `content-length`, for example. If the
-    /// cost is known only once the body has been read, [`settle`](Self::settle) it.
+    /// Clients control the head: a chunked upload, for example, has no `content-length`. If the
+    /// cost is known only after the body was read, [`settle`](Self::settle) it.
     #[must_use]
     pub fn cost_by(mut self, cost: impl CostExtractor) -> Self {
         self.cost = Cost::Read(Arc::new(cost));
         self
     }
 
-    /// Chooses the limit of each request, for example by the tier of its user. `None` means the
-    /// policy's own limit. A limit that makes no sense, or is of another algorithm than the policy's
-    /// own, answers the request with 500.
+    /// Chooses the limit for each request, for example by the user's tier. `None` means the
+    /// policy's own limit. An invalid limit, or one of another algorithm than the policy's own,
+    /// answers the request with 500.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy};
@@ -183,22 +184,20 @@ impl Policy {
     ///     });
     /// ```
     ///
-    /// The closure is asked in the course of the request and cannot wait. If it takes a query to know the
-    /// tier, middleware outside of the layer asks, and leaves the answer in the request's
-    /// extensions.
+    /// The closure is synchronous. If the tier needs a query, let middleware outside of the layer
+    /// run it and store the result in the request's extensions.
     ///
-    /// What a key has used stays used when its limit changes: as the number of permits taken within
-    /// the window or, if permits come back one by one ([`gcra`](Limit::gcra),
-    /// [`token_bucket`](Limit::token_bucket), [`leaky_bucket`](Limit::leaky_bucket)), as the time
-    /// until all of them are back. A key that has used all of 100 a minute has used all of 200 a
-    /// minute, too. So let tiers differ in permits, not in the window: permits taken before count
-    /// no longer than a shorter window lasts. For a policy with several rates, choose limits with
-    /// the same number of rates; each replaces the rate in its place. A key that should get nothing
-    /// gets [`Limit::nothing`].
+    /// A different limit does not reset usage. Windows keep the number of permits taken.
+    /// [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
+    /// [`leaky_bucket`](Limit::leaky_bucket) keep the time until all permits are back, so a key
+    /// that has used all of 100 a minute has also used all of 200 a minute. Let tiers differ in
+    /// permits, not in the window: permits taken earlier count only for the length of a shorter
+    /// window. If the policy has several rates, choose limits with the same number of rates; each
+    /// replaces the rate at its position. Use [`Limit::nothing`] for a key that should get nothing.
     ///
-    /// A request whose [`cost`](Self::cost) is more than the chosen limit ever holds is denied
-    /// without a time to retry. Outside HTTP, where there is no request, the policy's own limit
-    /// holds; [`peek`](crate::Limiter::peek) goes by that as well.
+    /// A request whose [`cost`](Self::cost) exceeds the capacity of the chosen limit is denied
+    /// without a time to retry. Methods outside HTTP, including [`peek`](crate::Limiter::peek), use
+    /// the policy's own limit, since there is no request.
     #[must_use]
     pub fn limit_by<F>(mut self, limit: F) -> Self
     where
@@ -208,42 +207,40 @@ impl Policy {
         self
     }
 
-    /// Delays a request that exceeds the limit until it is within the limit, instead of denying it,
-    /// for at most this long (1 ms to 24 h). A request that would have to wait longer is denied at
-    /// once.
+    /// Delays a request that exceeds the limit, instead of denying it, for at most `longest` (1 ms
+    /// to 24 h). A request that would have to wait longer is denied immediately.
     ///
-    /// **Keep it shorter than clients wait**, by their own timeout or that of a proxy. A client
-    /// that gives up returns its permits only if nobody has queued behind it. So while demand
-    /// exceeds the limit, all clients come to wait for places that nobody uses. Take 40 clients
-    /// under a limit of 20 a second, each of which gives up after half a second and tries again:
-    /// with a longest wait of 400 ms all 20 a second are answered; with a second or more, none are
-    /// after the first second.
+    /// **Keep it shorter than the timeouts of clients and proxies.** A client that times out gets
+    /// its permits back only if nobody has queued behind it. Under overload, every place in the
+    /// queue then belongs to a client that has already left. Example: 40 clients under a limit of
+    /// 20 a second, each of which times out after half a second and retries. With a `max_wait` of
+    /// 400 ms, all 20 a second are answered. With a second or more, none are after the first
+    /// second.
     ///
-    /// A gRPC call that states its deadline (`grpc-timeout`) never waits longer than that: if it
-    /// would have to, it is denied at once and takes nothing. The same holds under a
-    /// [leaky bucket](Limit::leaky_bucket) without this option.
+    /// A gRPC call with a deadline (`grpc-timeout`) never waits longer than that: it is denied
+    /// immediately instead and takes nothing. This also applies to a [leaky
+    /// bucket](Limit::leaky_bucket) without this option.
     ///
-    /// While a request waits, it holds what the other policies have granted, such as a place under
-    /// a [concurrency](Limit::concurrency) limit. It does not occupy the service behind the layer:
-    /// only when its time has come does it wait for the service to be ready. Its quota headers tell
-    /// what was left when it arrived.
+    /// While a request waits, it holds the permits of the other policies, such as a permit of a
+    /// [concurrency](Limit::concurrency) limit. It does not occupy the inner service: the layer
+    /// polls the service for readiness after the wait. Quota headers show what remained when the
+    /// request arrived.
     ///
-    /// The other policies count a request when it arrives. Delayed requests go on together with
-    /// those that arrive later, so the service may receive more at once than the other policies
-    /// allow. A limit on what reaches the service belongs in a layer of its own inside this one,
-    /// which decides each request when it goes on. What the outer layer has taken stays taken if the
-    /// inner one denies. [Leaky buckets](Limit::leaky_bucket) delay requests even without this
-    /// option.
+    /// The other policies count a request when it arrives, not when it goes on. Delayed requests go
+    /// on together with later arrivals, so the inner service may receive more at once than the
+    /// other policies allow. To limit what reaches the service, put that limit in a separate inner
+    /// layer. If the inner layer denies a request, the permits of the outer layer stay taken.
+    /// [Leaky buckets](Limit::leaky_bucket) delay requests even without this option.
     ///
-    /// A client that gives up while its request waits gets back what the other policies have taken,
-    /// even if its place stays taken. So a limit for each client, in the same layer, does not bound
-    /// how much of a common queue one client can fill: it gives up each request when its next one
-    /// has queued behind, and is never denied. Such a limit belongs in a layer of its own *outside*
-    /// of this one, which keeps what it has taken.
+    /// A client that disconnects while its request waits is refunded by the other policies of the
+    /// same layer, even if its place in the queue stays taken. So a per-client limit in the same
+    /// layer does not stop one client from filling a shared queue: the client can drop each request
+    /// once its next one has queued behind it. Put per-client limits in a separate *outer* layer,
+    /// which does not refund.
     ///
-    /// Under a limit of [several rates](Limit::and), what a client leaves behind that gives up may
-    /// stay taken under one rate alone, and come back under the others. Those who then wait for the
-    /// one may pass the others, each by at most as much as it gives during their wait.
+    /// Under a limit of [several rates](Limit::and), the place of a client that disconnects may
+    /// stay taken under one rate only. Requests that wait for that rate may then exceed the other
+    /// rates, each by at most what the other rate gives during the wait.
     ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
     /// [`leaky_bucket`](Limit::leaky_bucket).
@@ -253,20 +250,18 @@ impl Policy {
         self
     }
 
-    /// Stores the state of a subject in one key together with the other policies of this group. A
-    /// store that has such keys, like Redis, then decides about all of them for little more than
-    /// the price of one.
+    /// Stores the policy's state in one key together with the other policies of this group. Redis
+    /// then decides about all of them for little more than the price of one.
     ///
-    /// Use it for policies about the same subject that mostly apply to the same requests. Policies
-    /// can join and leave a group without the others losing their counts. A policy that joins or
-    /// leaves starts its own counts anew in such a store, and keeps them in one that has no such
-    /// keys, like [`MemoryStore`](crate::MemoryStore).
+    /// Use it for policies with the same key that mostly apply to the same requests. If a policy
+    /// joins or leaves a group, only its own counts are reset. Stores without grouped keys, like
+    /// [`MemoryStore`](crate::MemoryStore), keep all counts.
     ///
-    /// What shares the key are the limits of [`gcra`](Limit::gcra),
-    /// [`token_bucket`](Limit::token_bucket) and [`leaky_bucket`](Limit::leaky_bucket), each with all
-    /// its rates. Those of other algorithms keep keys of their own, as they would in no group.
+    /// Only [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket) and
+    /// [`leaky_bucket`](Limit::leaky_bucket) limits share the key, each with all its rates. Limits
+    /// of other algorithms keep separate keys.
     ///
-    /// 1 to 64 printable ASCII characters.
+    /// `name` is 1 to 64 printable ASCII characters.
     ///
     /// ```
     /// use tower_throttle::{Limit, MINUTE, Policy, Route, SECOND};
@@ -282,10 +277,10 @@ impl Policy {
         self
     }
 
-    /// Bans a subject that this policy denies too often. The ban starts in the same step as the
-    /// denial that causes it.
+    /// Bans a key that this policy denies too often. The denial that causes the ban also starts it,
+    /// atomically.
     ///
-    /// [`Decision::banned_for`](crate::Decision::banned_for) tells how long a ban lasts;
+    /// [`Decision::banned_for`](crate::Decision::banned_for) returns how long a ban lasts;
     /// [`Limiter::reset`](crate::Limiter::reset) lifts it.
     #[must_use]
     pub fn penalty(mut self, penalty: Penalty) -> Self {
@@ -297,12 +292,11 @@ impl Policy {
     /// status is always 200: use [`ResponseHead::grpc_status`] there, or
     /// [`count_if_at_end`](Self::count_if_at_end) for calls that fail in the stream of their answer.
     ///
-    /// The cost is taken when the request arrives, so that no more requests than the limit allows
-    /// can be in flight, and given back if the response does not count. It stays taken if there is
-    /// no response, because the service failed or the client went away. Giving back works as in
-    /// [`settle`](Self::settle), including what is said there about policies that delay requests
-    /// and about quota headers: those of a response that does not count still include the cost.
-    /// `count_if` and `settle` replace each other; the last one called holds.
+    /// The cost is charged when the request arrives and refunded if the response does not count, so
+    /// parallel requests cannot exceed the limit. It stays charged if there is no response, because
+    /// the service failed or the client disconnected. The notes on refunds in
+    /// [`settle`](Self::settle) apply: policies that delay requests, and quota headers, which still
+    /// include the cost. `count_if` and `settle` replace each other; the last call wins.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy};
@@ -359,31 +353,30 @@ impl Policy {
     }
 
     /// Corrects the cost of a request once its response is known. The policy's [`cost`](Self::cost)
-    /// is an estimate, taken when the request arrives; when the response is there, the difference
-    /// is charged or given back. The estimate stays if there is no response.
+    /// is an estimate that is charged when the request arrives. The response decides whether the
+    /// difference is charged or refunded. Without a response, the estimate stays.
     ///
-    /// A charge may exceed the limit; later requests then wait until it has come back. Permits that
-    /// have come back by themselves in the meantime are not given back again. The response does not
-    /// wait for any of this, so its quota headers tell what was left after the estimate. If the
-    /// store gives no answer at that time, the estimate stays.
+    /// A charge may exceed the limit; later requests are then limited until the excess has come
+    /// back. Permits that have already come back are not refunded again. The response does not wait
+    /// for this, so its quota headers show what remained after the estimate. If the store fails at
+    /// that time, the estimate stays.
     ///
-    /// With [`gcra`](Limit::gcra) and the buckets, what has come back is told by what the key owed
-    /// when the request arrived, as if nobody else had been given anything back since. A client
-    /// that leaves requests open, while it sends others that cost nothing in the end, can so use up
-    /// to one permit less than twice the burst or capacity at once; over time it gets no more than
-    /// the rate brings. If that is too much, as for logins, use a
+    /// [`gcra`](Limit::gcra) and the buckets estimate what has already come back from the key's
+    /// state when the request arrived, as if there had been no other refunds since. A client can
+    /// exploit that: it keeps requests open and sends others that cost nothing in the end. It can
+    /// then use up to one permit less than twice the burst or capacity at once; over time it gets
+    /// no more than the rate. If that is too much, as for logins, use a
     /// [`sliding_log`](Limit::sliding_log) or [`sliding_window`](Limit::sliding_window).
     ///
     /// A cost that is known only when the body has ended, as that of a stream, comes too late for
     /// this: see [`settle_at_end`](Self::settle_at_end).
     ///
     /// A policy that delays requests, by [`max_wait`](Self::max_wait) or as a
-    /// [`leaky_bucket`](Limit::leaky_bucket) that is a queue, gives back only while nobody has
-    /// taken permits since: the requests queued behind have been told when to go on, and a new one
-    /// must not go on beside them. So the estimate stays if another request has followed by the
-    /// time of the response.
+    /// [`leaky_bucket`](Limit::leaky_bucket) queue, refunds only if nobody has taken permits since:
+    /// queued requests already know when to go on, and a new request must not go on next to them.
+    /// So the estimate stays if another request arrived before the response.
     ///
-    /// Not for [`concurrency`](Limit::concurrency), whose permits come back when a request ends.
+    /// Not for [`concurrency`](Limit::concurrency): its permits come back when the request ends.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, Policy, per_minute};
@@ -451,8 +444,8 @@ impl Policy {
         self
     }
 
-    /// Takes permits of busy subjects in batches and hands them out from memory, for a hot policy
-    /// over a [`RedisStore`](crate::RedisStore). [`Prefetch`] describes what changes.
+    /// Takes permits of busy keys in batches and hands them out from memory, for a hot policy over
+    /// a [`RedisStore`](crate::RedisStore). [`Prefetch`] describes what changes.
     ///
     /// For [`gcra`](Limit::gcra), [`token_bucket`](Limit::token_bucket),
     /// [`fixed_window`](Limit::fixed_window) and a [`leaky_bucket`](Limit::leaky_bucket) that is no
@@ -475,11 +468,11 @@ impl Policy {
 
     /// Sets what to do with a request that has no key.
     ///
-    /// By default, requests without what clients send, such as a header or a host, share one
-    /// bucket. A request without what the server itself was to provide, such as the user of an
-    /// [`Extension`](crate::Extension), is answered with 500 and an explanation, since the limit
-    /// most likely stands outside of the authentication. If it is no mistake, because some requests
-    /// need no authentication, say here what becomes of them.
+    /// By default, requests that lack what clients send, such as a header or a host, share one key.
+    /// Requests that lack what the server must provide, such as the user of an
+    /// [`Extension`](crate::Extension), are answered with 500 and an explanation: most likely the
+    /// layer is outside of the authentication. Set this option if some requests need no
+    /// authentication.
     #[must_use]
     pub fn on_missing_key(mut self, what: OnMissingKey) -> Self {
         self.on_missing_key = Some(what);
@@ -527,12 +520,12 @@ impl Policy {
         self
     }
 
-    /// Shows whom the policy denies in clear: in the log, to [observers](crate::DecisionEvent) and in
-    /// the list of who is [denied most](crate::TopDenied). Without this they see only a hash, so that
-    /// neither logs nor metrics collect what identifies people.
+    /// Shows keys in clear text: in the log, to [observers](crate::DecisionEvent) and in
+    /// [`TopDenied`](crate::TopDenied). By default they see only a hash, so that logs and metrics
+    /// collect no personal data.
     ///
-    /// For keys that are no secret and identify nobody, such as tenants or internal services. Never
-    /// for API keys. Stored keys are hashed all the same.
+    /// Use it for keys that are neither secret nor personal, such as tenants or internal services.
+    /// Never use it for API keys. Stored keys are hashed in any case.
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy};

@@ -1,11 +1,11 @@
-//! The rates of a policy's limit. Each is decided by itself and stored under its own key.
+//! The rates of a policy's limit. Each is decided separately and stored under its own key.
 
 use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
 use crate::limit::Limit;
 use crate::store::PolicyId;
 
-/// A rate of a policy's limit after the first.
+/// A further rate of a policy's limit.
 pub(super) struct ExtraRate {
     id: PolicyId,
     algorithm: Algorithm,
@@ -14,14 +14,14 @@ pub(super) struct ExtraRate {
 /// The algorithms that decide a request, one for each rate.
 #[derive(Clone, Debug)]
 pub(crate) struct RateSet {
-    /// For the first rate, which is the only one of most limits.
+    /// The algorithm of the first rate. Most limits have no other.
     pub(crate) first: Algorithm,
-    /// For the further rates; `None` if these are the policy's own.
+    /// The algorithms of the further rates; `None` for the policy's own.
     further: Option<Box<[Algorithm]>>,
 }
 
 impl RateSet {
-    /// For a limit that was chosen for one request; `None` if it admits nothing.
+    /// The algorithms of a limit that was chosen for one request; `None` if it admits nothing.
     pub(super) fn of(limit: &Limit) -> Result<Option<Self>, ConfigError> {
         let each = Algorithm::of_each_rate(limit)?;
         Ok(each.split_first().map(|(first, further)| Self {
@@ -38,13 +38,13 @@ impl RateSet {
         }
     }
 
-    /// The algorithms of a limit that was chosen for one request.
+    /// The algorithms of a chosen limit.
     pub(super) fn chosen(&self) -> impl Iterator<Item = &Algorithm> {
         std::iter::once(&self.first).chain(self.further.iter().flatten())
     }
 
-    /// Each algorithm with the identity that its state is stored under. The rates of a chosen limit
-    /// replace the policy's own in their order, whatever their periods.
+    /// Each algorithm with the identity under which its state is stored. The rates of a chosen
+    /// limit replace the policy's own rates by position, whatever their periods.
     pub(super) fn each<'p>(
         &self,
         first: &'p PolicyId,
@@ -60,7 +60,7 @@ impl RateSet {
 }
 
 impl ExtraRate {
-    /// One that this algorithm decides, of the policy with this identity.
+    /// A further rate of this policy.
     pub(super) fn of(id: &PolicyId, algorithm: &Algorithm) -> Self {
         let (_, period) = algorithm.quota();
         Self {
@@ -78,7 +78,7 @@ impl ExtraRate {
     }
 }
 
-/// What fits every rate.
+/// The smallest capacity of all rates.
 pub(super) fn least_capacity(first: &Algorithm, further: &[ExtraRate]) -> u64 {
     let further = further.iter().map(ExtraRate::capacity);
     further.fold(first.capacity(), u64::min)

@@ -1,4 +1,4 @@
-//! Several extractors as one: lists and tuples of them, and those behind a `Box` or an `Arc`.
+//! Combines extractors: lists, tuples, `Box` and `Arc`.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ use super::head::RequestHead;
 use crate::error::ConfigError;
 use crate::key::Key;
 
-/// Matches if any of them does. An empty list is refused: it would be about no request, which
-/// [`NoRequest`](super::NoRequest) says.
+/// Matches if any element matches. An empty list is invalid: use [`NoRequest`](super::NoRequest) to
+/// match nothing.
 impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
         self.iter().any(|each| each.matches(request))
@@ -30,7 +30,7 @@ impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
     }
 }
 
-/// Any of them, of which there has to be one. Those of different kinds are put into boxes:
+/// Matches if any element matches. An empty list is invalid. For matchers of different types, use
 /// `Vec<Box<dyn RequestMatcher>>`.
 impl<M: RequestMatcher> RequestMatcher for Vec<M> {
     fn matches(&self, request: &RequestHead<'_>) -> bool {
@@ -55,15 +55,15 @@ fn validate<M: RequestMatcher>(each: &[M]) -> Result<(), ConfigError> {
         return Err(ConfigError::malformed(
             "requests",
             "[]",
-            "an empty list is about no request: leave it out, or say `NoRequest`",
+            "an empty list matches no request, leave it out or use `NoRequest`",
         ));
     }
     each.iter().try_for_each(M::validate)
 }
 
-/// Implements the traits for `Box<dyn Trait>` and `Arc<dyn Trait>`, for extractors that are chosen at
-/// run time or shared by policies. Not for every `Box<E>`: the box of a closure is a closure itself
-/// and has the trait already.
+/// Implements the traits for `Box<dyn Trait>` and `Arc<dyn Trait>`: extractors that are chosen at
+/// run time or shared by policies. Not for every `Box<E>`, because the box of a closure is a
+/// closure and already implements the trait.
 macro_rules! traits_behind {
     ($pointer:ident, $are_one:expr) => {
         impl KeyExtractor for $pointer<dyn KeyExtractor> {
@@ -135,15 +135,14 @@ macro_rules! traits_behind {
         }
     };
 }
-// Where boxes of nothing lie tells nothing.
+// Boxes of zero-sized types share an address, so pointers cannot be compared.
 traits_behind!(Box, |_, _| false);
-// One that is shared reads the same, also if it is a closure.
+// Clones of one `Arc` read the same key, even if it holds a closure.
 traits_behind!(Arc, Arc::ptr_eq);
 
-/// Makes one key of all parts. If a part is missing or malformed, so is the whole; a part that the
-/// server misconfigures takes precedence, whatever the request contains. One that the server does
-/// not provide comes before one that the client leaves out, and behind one that is malformed, which
-/// could hide a denied key.
+/// Joins the keys of all parts. If parts fail, the error is the first kind in this order:
+/// misconfigured; malformed, which could hide a denied key; not provided by the server; missing
+/// from the request.
 fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key, KeyError> {
     let mut keys = SmallVec::<[Key; 4]>::new();
     let mut failure = None;
@@ -160,17 +159,16 @@ fn joined(parts: impl IntoIterator<Item = Result<Key, KeyError>>) -> Result<Key,
     failure.map_or_else(|| Ok(Key::all(keys)), Err)
 }
 
-/// The address on which all parts that read addresses agree. If they differ, nobody can tell which
-/// one is meant.
+/// The address of the parts that read addresses, if they agree.
 fn agreed(parts: impl IntoIterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
-    let mut told = parts.into_iter().flatten();
-    let first = told.next()?;
-    told.all(|other| other == first).then_some(first)
+    let mut known = parts.into_iter().flatten();
+    let first = known.next()?;
+    known.all(|other| other == first).then_some(first)
 }
 
 macro_rules! extractor_of_tuple {
     ($($part:ident $position:tt),+) => {
-        /// One key of all parts; a request without one of them has no key.
+        /// One key of all parts. A request that lacks one part has no key.
         impl<$($part: KeyExtractor),+> KeyExtractor for ($($part,)+) {
             fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
                 joined([$(self.$position.extract(request)),+])
@@ -206,8 +204,8 @@ extractor_of_tuple!(A 0, B 1);
 extractor_of_tuple!(A 0, B 1, C 2);
 extractor_of_tuple!(A 0, B 1, C 2, D 3);
 
-/// For parts that are known only at run time. Equal to a tuple of the same parts; at least one
-/// part.
+/// Parts that are chosen at run time. Makes the same key as a tuple of the same parts. An empty
+/// list is invalid.
 impl<E: KeyExtractor> KeyExtractor for Vec<E> {
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError> {
         joined(self.iter().map(|part| part.extract(request)))

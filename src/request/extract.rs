@@ -1,5 +1,5 @@
-//! The traits by which a policy reads a request: whose it is, where it comes from, whether the policy
-//! is about it, and what it costs.
+//! The traits by which a policy reads a request: its key, its address, whether the policy applies,
+//! and its cost.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,8 +12,8 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::one_line::OneLine;
 
-/// Returns the closure: here the compiler knows what its parameter is. For whatever reads a
-/// [`RequestHead`]: a key, a cost, an address, or whether a policy applies.
+/// Returns the closure unchanged, so that the compiler infers its parameter type. For closures that
+/// read a [`RequestHead`]: a key, a cost, an address, or whether a policy applies.
 ///
 /// ```
 /// use tower_throttle::{Key, Limit, MINUTE, Policy, extractor};
@@ -30,11 +30,11 @@ where
     read
 }
 
-/// Reads from a request whose quota it uses.
+/// Reads the key of a request.
 ///
-/// Closures in [`extractor`] are extractors too: `None` means that the request does not identify its
-/// sender. So are a `Box<dyn KeyExtractor>`, for one that is chosen at run time, and an `Arc`, for one
-/// that policies share.
+/// Implement it yourself, or write a closure in [`extractor`]; `None` means that the request has no
+/// key. `Box<dyn KeyExtractor>` is an extractor that is chosen at run time, and `Arc<dyn
+/// KeyExtractor>` one that policies share.
 ///
 /// ```
 /// use tower_throttle::{Key, Limit, MINUTE, Policy, extractor};
@@ -49,30 +49,31 @@ where
             `extractor(|request| ..)` that returns an `Option` of what a `Key` is made from"
 )]
 pub trait KeyExtractor: Any + Send + Sync {
-    /// The subject of this request.
+    /// The key of this request.
     ///
     /// # Errors
     ///
-    /// [`KeyError::Missing`] when the request does not identify its sender: the policy's
-    /// [`OnMissingKey`](crate::OnMissingKey) decides. [`KeyError::NotProvided`] when the server was
-    /// to identify the sender and did not: such a request is answered with 500, unless the policy
-    /// says otherwise. [`KeyError::Misconfigured`] when the server does not provide what the
-    /// extractor needs: such a request is always answered with 500.
+    /// [`KeyError::Missing`] if the request has no key: the policy's
+    /// [`OnMissingKey`](crate::OnMissingKey) decides. [`KeyError::Malformed`] if the key cannot be
+    /// parsed: treated like a missing key, or rejected if the deny list contains keys.
+    /// [`KeyError::NotProvided`] if the server should have identified the sender and did not: the
+    /// request is answered with 500, unless the policy sets `on_missing_key`.
+    /// [`KeyError::Misconfigured`] if the server does not provide what the extractor needs: the
+    /// request is always answered with 500.
     fn extract(&self, request: &RequestHead<'_>) -> Result<Key, KeyError>;
 
-    /// Whether the extractor itself makes sense; asked once, by
-    /// [`Limiter::new`](crate::Limiter::new).
+    /// Validates the extractor. [`Limiter::new`](crate::Limiter::new) calls it once.
     ///
     /// # Errors
     ///
-    /// Names what is wrong.
+    /// An error that names the wrong value.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
 
-    /// Whether this one reads from every request what the other one reads. Policies one behind the
-    /// other whose extractors do share one reading. Clones of one `Arc<dyn KeyExtractor>` always do,
-    /// two closures never; of your own types, an extractor that can be compared says it as
+    /// Whether this extractor reads the same key as `other` from every request. If two policies in
+    /// a row do, the limiter reads the key once. Clones of one `Arc<dyn KeyExtractor>` always do,
+    /// two closures never. Implement it for your own types if they can be compared:
     ///
     /// ```
     /// # use std::any::Any;
@@ -100,31 +101,30 @@ pub trait KeyExtractor: Any + Send + Sync {
         false
     }
 
-    /// What is set up wrongly, if this request shows it although it has a key, and what to do about
-    /// it. The log warns of it, once a minute at most, and the request goes on. Asked about each
-    /// request, so it has to be quick, and shows nothing of the request.
+    /// A setup mistake that this request reveals although it has a key, with the remedy. The
+    /// limiter logs it at most once a minute, and the request goes on. Called for each request, so
+    /// it must be quick. The text must contain nothing of the request.
     fn diagnose(&self, request: &RequestHead<'_>) -> Option<&'static str> {
         let _ = request;
         None
     }
 
-    /// The address that stands in this extractor's keys, alone or as a part of them, for the client
-    /// that has `address`: all addresses of an IPv6 client share one. `None` when none stands there,
-    /// or when it takes a request to tell. Asked through
-    /// [`Limiter::canonical_address`](crate::Limiter::canonical_address).
+    /// The address that this extractor's keys contain for a client with `address`: all addresses of
+    /// one IPv6 client share one. `None` if the keys contain no address, or if that depends on the
+    /// request. Used by [`Limiter::canonical_address`](crate::Limiter::canonical_address).
     fn canonical_address(&self, address: IpAddr) -> Option<IpAddr> {
         let _ = address;
         None
     }
 
-    /// What its keys are made of, as far as it can tell. Operators see it, and are told if they ask for
-    /// a key that no request can have.
+    /// The kind of its keys, if known. The operator page shows it, and warns about a key that no
+    /// request can have.
     fn kind(&self) -> KeyKind {
         KeyKind::default()
     }
 }
 
-/// `reads_the_same` for an extractor that can be compared.
+/// `reads_the_same` for extractors that implement `PartialEq`.
 pub(crate) fn is_equal<E: KeyExtractor + PartialEq>(one: &E, other: &dyn KeyExtractor) -> bool {
     let other: &dyn Any = other;
     other.downcast_ref() == Some(one)
@@ -140,7 +140,7 @@ where
     }
 }
 
-/// What an extractor makes its keys of, as far as it can tell.
+/// The kind of an extractor's keys, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyKind {
@@ -157,12 +157,12 @@ pub enum KeyKind {
     User,
     /// Several keys together: [`Key::all`](crate::Key::all).
     All(Vec<Self>),
-    /// Something of the application's own. The default.
+    /// A kind that the application defines. The default.
     #[default]
     Other,
 }
 
-/// In words: `client address and header x-user`.
+/// Shown as `client address and header x-user`.
 impl fmt::Display for KeyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -175,12 +175,12 @@ impl fmt::Display for KeyKind {
                 f.write_str(if position > 0 { " and " } else { "" })?;
                 part.fmt(f)
             }),
-            Self::Other => f.write_str("a key of the application's own"),
+            Self::Other => f.write_str("a key that the application defines"),
         }
     }
 }
 
-/// One quota for all requests together: the default of a [`Policy`](crate::Policy).
+/// One key for all requests: the default of a [`Policy`](crate::Policy).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Everybody;
 
@@ -198,37 +198,36 @@ impl KeyExtractor for Everybody {
     }
 }
 
-/// Reads from a request the address that it comes from, to look it up in an
-/// [`AccessList`](crate::AccessList): [`PeerAddr`](crate::PeerAddr),
-/// [`ClientAddr`](crate::ClientAddr), or a closure in [`extractor`].
+/// Reads the client's address of a request, to look it up in an [`AccessList`](crate::AccessList):
+/// [`PeerAddr`](crate::PeerAddr), [`ClientAddr`](crate::ClientAddr), or a closure in [`extractor`].
 #[diagnostic::on_unimplemented(
     note = "the client's address is that of `PeerAddr` or, behind proxies, of `ClientAddr`; anything \
             else is a closure `extractor(|request| ..)` that returns an `Option<IpAddr>`"
 )]
 pub trait AddressExtractor: Send + Sync + 'static {
-    /// The client's address. An IPv4 one inside of an IPv6 one is looked up as such.
+    /// The client's address. An IPv4-mapped IPv6 address is looked up as IPv4.
     ///
     /// # Errors
     ///
-    /// [`KeyError::Missing`] when the request states none: then it is on no list.
-    /// [`KeyError::Malformed`] when what it states cannot be read, which could hide a client: if
-    /// addresses are denied, such a request is answered with 400. [`KeyError::Misconfigured`] or
-    /// [`KeyError::NotProvided`] when the server does not provide what the extractor needs: such a
+    /// [`KeyError::Missing`] if the request has no address: then no address list applies.
+    /// [`KeyError::Malformed`] if the address cannot be parsed, which could hide a client: if the
+    /// deny list contains addresses, the request is answered with 400. [`KeyError::Misconfigured`]
+    /// or [`KeyError::NotProvided`] if the server does not provide what the extractor needs: the
     /// request is answered with 500.
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError>;
 
-    /// Whether all of these addresses are those of proxies that it trusts, so that no request is
-    /// ever found to come from one of them. A list with them would match nobody, and is refused.
+    /// Whether all these addresses belong to trusted proxies, so that no client can have them. An
+    /// access list with such addresses would match nobody and is rejected.
     fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
         let _ = addresses;
         false
     }
 
-    /// Whether the extractor itself makes sense.
+    /// Validates the extractor. Called once, when the limiter is built.
     ///
     /// # Errors
     ///
-    /// Names what is wrong.
+    /// An error that names the wrong value.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
@@ -248,19 +247,18 @@ where
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The request does not say whose it is.
+    /// The request does not contain the key.
     Missing,
-    /// What says whose it is, or from which address it comes, cannot be read, so that it may be
-    /// anybody's. Of a key it is the same as [`Missing`](Self::Missing), unless keys are
-    /// [denied](crate::Rules::deny).
+    /// The key or the address cannot be parsed. A key is then treated as
+    /// [`Missing`](Self::Missing), unless the deny list contains [keys](crate::Rules::deny).
     Malformed,
-    /// Nothing in the server has said whose the request is, although something was to, such as the
-    /// authentication; the text says what to do. The request is answered like one that is
-    /// [`Misconfigured`](Self::Misconfigured), unless the policy says what to do
-    /// [without a key](crate::Policy::on_missing_key).
+    /// The server should have identified the sender, such as by authentication, and did not; the
+    /// text names the remedy. Answered like [`Misconfigured`](Self::Misconfigured), unless the
+    /// policy sets [`on_missing_key`](crate::Policy::on_missing_key).
     NotProvided(Cow<'static, str>),
-    /// The server does not provide what the extractor needs; the text says what to do. Clients see
-    /// it, too, unless a [builder of your own](crate::OnRejection) answers over HTTP.
+    /// The server does not provide what the extractor needs; the text names the remedy. Clients see
+    /// the text too, unless your own [`OnRejection`](crate::OnRejection) builds the response over
+    /// HTTP.
     Misconfigured(Cow<'static, str>),
 }
 
@@ -276,27 +274,26 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// Tells which requests a policy is about: a [`Route`](crate::Route), [`NoRequest`], or a closure in
-/// [`extractor`].
+/// Decides which requests a policy applies to: a [`Route`](crate::Route), [`NoRequest`], or a
+/// closure in [`extractor`].
 #[diagnostic::on_unimplemented(
     note = "a method and a path are `Route::post(\"/login\")`; anything else is a closure \
             `extractor(|request| ..)` that returns a `bool`"
 )]
 pub trait RequestMatcher: Send + Sync + 'static {
-    /// Whether the policy is about this request.
+    /// Whether the policy applies to this request.
     fn matches(&self, request: &RequestHead<'_>) -> bool;
 
-    /// The requests in words, for operators: `POST /login`.
+    /// A description of the requests for operators: `POST /login`.
     fn describe(&self) -> String {
         "requests that the application chooses".to_owned()
     }
 
-    /// Whether the matcher itself makes sense; asked once, by
-    /// [`Limiter::new`](crate::Limiter::new).
+    /// Validates the matcher. [`Limiter::new`](crate::Limiter::new) calls it once.
     ///
     /// # Errors
     ///
-    /// Names what is wrong.
+    /// An error that names the wrong value.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
@@ -311,8 +308,8 @@ where
     }
 }
 
-/// Matches none: for a policy that is asked by [`Limiter::check`](crate::Limiter::check) or
-/// [`admit`](crate::Limiter::admit), and that a layer of the same limiter is to leave alone.
+/// Matches no request: for a policy that only [`Limiter::check`](crate::Limiter::check) or
+/// [`admit`](crate::Limiter::admit) uses, and no layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NoRequest;
 
@@ -326,26 +323,24 @@ impl RequestMatcher for NoRequest {
     }
 }
 
-/// Reads from a request how many permits it costs: a [`HeaderCost`](crate::HeaderCost), or a closure
-/// in [`extractor`].
+/// Reads the cost of a request: a [`HeaderCost`](crate::HeaderCost), or a closure in [`extractor`].
 #[diagnostic::on_unimplemented(
     note = "a header is read by `HeaderCost::new(\"x-cost\")`; anything else by a closure \
             `extractor(|request| ..)` that returns a `u64`"
 )]
 pub trait CostExtractor: Send + Sync + 'static {
-    /// The permits that this request costs; 0 only looks and always fits.
+    /// The cost in permits. A cost of 0 only peeks and always fits.
     ///
     /// # Errors
     ///
-    /// Says what is wrong with what the request states; such a request is answered with 400.
+    /// The request's cost cannot be parsed; the request is answered with 400.
     fn cost(&self, request: &RequestHead<'_>) -> Result<u64, CostError>;
 
-    /// Whether the extractor itself makes sense; asked once, by
-    /// [`Limiter::new`](crate::Limiter::new).
+    /// Validates the extractor. [`Limiter::new`](crate::Limiter::new) calls it once.
     ///
     /// # Errors
     ///
-    /// Names what is wrong.
+    /// An error that names the wrong value.
     fn validate(&self) -> Result<(), ConfigError> {
         Ok(())
     }
@@ -360,12 +355,12 @@ where
     }
 }
 
-/// A request states a cost that cannot be read; the text says what would be right.
+/// A request's cost cannot be parsed; the text says what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CostError(Cow<'static, str>);
 
 impl CostError {
-    /// An error with the text that the client is shown.
+    /// An error with this text, which the client sees.
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         Self(text.into())
     }

@@ -1,4 +1,4 @@
-//! The head of a request, and the deadline of a call over gRPC.
+//! The head of a request, and the timeout of a gRPC call.
 
 use http::{Extensions, HeaderMap, HeaderName, Method, Request, Uri};
 
@@ -6,22 +6,22 @@ use crate::time::Micros;
 
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The head of a request, borrowed: all that extractors, routes and costs can see.
+/// The head of a request, borrowed: all that extractors and matchers can see.
 ///
-/// A closure that is given as an extractor stands in [`extractor`](crate::extractor), or names the type of its parameter,
-/// `|request: &RequestHead<'_>|`. Otherwise the compiler says that type annotations are needed, or
-/// that the closure is not general enough.
+/// Write a closure that reads it as [`extractor(|request| ..)`](crate::extractor), or annotate its
+/// parameter: `|request: &RequestHead<'_>|`. Otherwise the compiler reports that type annotations
+/// are needed or that the closure is not general enough.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The target; its path is what routes match when no router has matched before. Over HTTP/1.1 it
-    /// has no host: see [`host`](Self::host).
+    /// The target. Routes match its path if no router has matched the request before. Over HTTP/1.1
+    /// it has no host: see [`host`](Self::host).
     pub uri: &'a Uri,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// What the server and middleware outside of the layer have found out.
+    /// The extensions: typed values of the server and of middleware outside of the layer.
     pub extensions: &'a Extensions,
 }
 
@@ -38,8 +38,8 @@ impl<'a> RequestHead<'a> {
 }
 
 impl RequestHead<'_> {
-    /// How long the caller waits for the answer, if it says so as calls over gRPC do. `None` if the
-    /// value is malformed, which is no reason to refuse a call.
+    /// The timeout of a gRPC call. `None` if there is none or it is malformed, which is no reason
+    /// to deny a call.
     pub(crate) fn grpc_timeout(&self) -> Option<Micros> {
         self.headers.get(GRPC_TIMEOUT)?.to_str().ok().and_then(read)
     }

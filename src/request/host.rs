@@ -9,20 +9,18 @@ use super::extract::KeyError;
 use super::head::RequestHead;
 
 impl<'a> RequestHead<'a> {
-    /// The host that the request is for, without the port and a dot at its end, and in lower case,
-    /// as hosts are compared.
+    /// The host of the request, in lower case, without the port and the trailing dot.
     ///
-    /// It is in the target of a request over HTTP/2, and of one over HTTP/1.1 to a proxy, and
-    /// otherwise in the header `Host`. `None` when it is in neither, when the header is there more
-    /// than once or names another host than the target, and when what is there is no name or
-    /// address.
+    /// Read from the target of an HTTP/2 request or an HTTP/1.1 request to a proxy, otherwise from
+    /// the `Host` header. `None` if there is no host, if it is not a name or an address, if the
+    /// header is repeated, or if header and target differ.
     ///
-    /// Clients write there what they like: see [`Host`](crate::Host).
+    /// Clients can send any host: see [`Host`](crate::Host).
     pub fn host(&self) -> Option<Cow<'a, str>> {
         self.read_host().ok()
     }
 
-    /// The same, or whether there is none or it cannot be read.
+    /// Like [`host`](Self::host), but tells a missing host from a malformed one.
     pub(crate) fn read_host(&self) -> Result<Cow<'a, str>, KeyError> {
         let fields = self.headers.get_all(HOST);
         if self.uri.host().is_none() && fields.iter().all(HeaderValue::is_empty) {
@@ -31,8 +29,8 @@ impl<'a> RequestHead<'a> {
         let target = self.uri.host().map(canonical);
         let mut lines = fields.iter();
         let field = lines.next().map(in_field);
-        // Of several, a proxy or the service may read another one. Many read the header, although a
-        // target goes before it.
+        // A proxy or the service may read another one of several headers. Many read the header
+        // although the target takes precedence.
         if lines.next().is_some() || (target.is_some() && field.is_some() && target != field) {
             return Err(KeyError::Malformed);
         }
@@ -44,7 +42,7 @@ fn in_field(line: &HeaderValue) -> Option<Cow<'_, str>> {
     canonical(without_port(line.to_str().ok()?))
 }
 
-/// The one text of a host; `None` if it is no name or address.
+/// The canonical text of a host; `None` if it is not a name or an address.
 pub(crate) fn canonical(host: &str) -> Option<Cow<'_, str>> {
     let host = host.strip_suffix('.').unwrap_or(host);
     if let Some(address) = bracketed_address(host) {
@@ -70,8 +68,7 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-/// A DNS name or an IPv4 address. A URI allows more here, which would be further ways to write the
-/// same host.
+/// A DNS name or an IPv4 address. A URI allows more, such as other spellings of the same host.
 fn is_name(host: &str) -> bool {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let mut labels = host.split('.');

@@ -48,7 +48,7 @@ fn an_empty_list_is_refused() {
     let refusal = Vec::<NoRequest>::new().validate().unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "requests: got \"[]\": an empty list is about no request: leave it out, or say `NoRequest`"
+        "requests: got \"[]\": an empty list matches no request, leave it out or use `NoRequest`"
     );
     assert!([NoRequest; 0].validate().is_err());
 }
@@ -164,7 +164,7 @@ fn an_address_is_read_as_the_extractor_within_reads_it() {
 }
 
 #[test]
-fn a_request_matches_if_the_matcher_within_says_so() {
+fn a_request_matches_if_the_inner_matcher_does() {
     fn ask(by: impl RequestMatcher) {
         assert!(about_a_request(|head| by.matches(head)));
         assert_eq!(by.describe(), "all");
@@ -249,24 +249,24 @@ fn what_the_server_does_not_provide_comes_before_what_the_client_leaves_out() {
 }
 
 #[test]
-fn parts_that_read_an_address_differently_tell_none() {
+fn parts_that_read_an_address_differently_have_none() {
     let by = |bits| PeerAddr.ipv6_prefix(bits);
-    let told = |extractor: &dyn KeyExtractor, address: &str| {
-        let told = extractor.canonical_address(address.parse().unwrap());
-        told.map(|address| address.to_string())
+    let canonical = |extractor: &dyn KeyExtractor, address: &str| {
+        let canonical = extractor.canonical_address(address.parse().unwrap());
+        canonical.map(|address| address.to_string())
     };
     let subscriber = "2001:db8:0:7::7";
     let network = Some("2001:db8::".to_owned());
-    assert_eq!(told(&(Everybody, by(56)), subscriber), network);
-    assert_eq!(told(&(by(56), by(56), Everybody), subscriber), network);
-    assert_eq!(told(&vec![by(56), by(48)], subscriber), network);
+    assert_eq!(canonical(&(Everybody, by(56)), subscriber), network);
+    assert_eq!(canonical(&(by(56), by(56), Everybody), subscriber), network);
+    assert_eq!(canonical(&vec![by(56), by(48)], subscriber), network);
     let boxed: Vec<Box<dyn KeyExtractor>> = vec![Box::new(Everybody), Box::new(by(56))];
-    assert_eq!(told(&boxed, subscriber), network);
-    assert_eq!(told(&(PeerAddr, by(56)), subscriber), None);
-    assert_eq!(told(&(Everybody, part("a")), subscriber), None);
+    assert_eq!(canonical(&boxed, subscriber), network);
+    assert_eq!(canonical(&(PeerAddr, by(56)), subscriber), None);
+    assert_eq!(canonical(&(Everybody, part("a")), subscriber), None);
     // There is only one way to read an IPv4 address.
     let client = Some("203.0.113.9".to_owned());
-    assert_eq!(told(&(PeerAddr, by(56)), "203.0.113.9"), client);
+    assert_eq!(canonical(&(PeerAddr, by(56)), "203.0.113.9"), client);
 }
 
 #[test]

@@ -11,11 +11,11 @@ pub(crate) use self::end::{KeptHead, Metered};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
-    /// The HTTP status. For a gRPC call it is always 200: see [`grpc_status`](Self::grpc_status).
+    /// The HTTP status. gRPC calls always have 200: see [`grpc_status`](Self::grpc_status).
     pub status: StatusCode,
     /// The headers.
     pub headers: &'a HeaderMap,
-    /// The extensions, in which the service can leave values for others.
+    /// The extensions: typed values that the service attaches to its response.
     pub extensions: &'a Extensions,
 }
 
@@ -29,9 +29,9 @@ impl<'a> ResponseHead<'a> {
         }
     }
 
-    /// The gRPC status of a call, such as 16 for `UNAUTHENTICATED`, if it is in the headers: in a
-    /// service on tonic, if the method itself returns the error. `None` if the call goes on, if the
-    /// header is not a number, and for other responses.
+    /// The gRPC status in the headers, such as 16 for `UNAUTHENTICATED`. With tonic it is there if
+    /// the method itself returns the error. `None` while the call goes on, if the header is not a
+    /// number, and for responses of other protocols.
     ///
     /// A status from a response stream is in the trailers, even if no message precedes it, and
     /// comes too late for this: see [`Policy::count_if_at_end`](crate::Policy::count_if_at_end).
@@ -79,8 +79,8 @@ mod tests {
         ] {
             let response = Response::builder().header("grpc-status", value);
             let response = response.body(()).unwrap();
-            let told = ResponseHead::new(&response).grpc_status();
-            assert_eq!(told, status, "{value:?}");
+            let read = ResponseHead::new(&response).grpc_status();
+            assert_eq!(read, status, "{value:?}");
         }
         let response = Response::new(());
         assert_eq!(ResponseHead::new(&response).grpc_status(), None);

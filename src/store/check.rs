@@ -15,11 +15,10 @@ use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::time::{Micros, SECOND};
 
-/// One policy's question about one request; for a limit of several rates, by one of them. The
-/// checks of further rates follow that of the first directly.
+/// The question that one rate of one policy asks about one request.
 ///
-/// Limiters make checks. For tests of a [`Store`](super::Store) of your own, there is
-/// [`new`](Self::new):
+/// A limit of several rates has a check for each rate, directly one after the other. Limiters make
+/// checks. For tests of your own [`Store`](super::Store), use [`new`](Self::new):
 ///
 /// ```
 /// use tower_throttle::store::{Action, Algorithm};
@@ -37,26 +36,24 @@ use crate::time::{Micros, SECOND};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Check<'a> {
-    /// The policy that asks; the check of its [`Penalty`](crate::Penalty) has the same.
+    /// The policy. The check of its [`Penalty`](crate::Penalty) has the same one.
     pub policy: &'a PolicyId,
     /// Whose quota it is.
     pub subject: Subject,
-    /// How to decide.
+    /// The algorithm with the parameters of the limit.
     pub algorithm: Algorithm,
     /// What to do.
     pub action: Action,
-    /// Whether it only counts: it is carried out if it fits and all enforced checks fit, and
-    /// changes nothing for the request if it does not fit. The rates of one limit are all in
-    /// shadow, or none is. A [`Penalty`](crate::Penalty) is in shadow exactly if the check before
-    /// it is, and then bans in shadow.
+    /// Whether the check only counts. A shadow check is carried out if it and all enforced checks
+    /// fit, and never denies the request. The rates of one limit are all in shadow, or none is. A
+    /// [`Penalty`](crate::Penalty) is in shadow if and only if the check before it is.
     pub is_shadow: bool,
     /// What to decide when the store gives no answer.
     pub on_store_failure: FailureMode,
 }
 
 impl<'a> Check<'a> {
-    /// An enforced check that [lets requests pass](FailureMode::Allow) if the store gives no
-    /// answer.
+    /// An enforced check with the failure mode [`Allow`](FailureMode::Allow).
     pub const fn new(
         policy: &'a PolicyId,
         subject: Subject,
@@ -96,10 +93,11 @@ impl<'a> Check<'a> {
 }
 
 impl Check<'_> {
-    /// 128 bits that identify the state of this check: of its policy, the period of a further rate,
-    /// its subject and its algorithm, as [`Store`](super::Store) promises. Uniformly distributed,
-    /// as the subject is; the same in every process of this version of the crate. Groups are not
-    /// part of it.
+    /// 128 bits that identify the state of this check: the policy, the period of a further rate, the
+    /// subject and the algorithm. Groups are not part of it.
+    ///
+    /// Fingerprints are uniformly distributed, and the same in every process with this version of
+    /// the crate.
     pub fn fingerprint(&self) -> u128 {
         self.policy_fingerprint() ^ u128::from(self.algorithm.number())
     }

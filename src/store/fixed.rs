@@ -7,8 +7,7 @@ use crate::algorithm::Action;
 use crate::decision::{Decision, Decisions, Outcome};
 use crate::time::Micros;
 
-/// A store that allows everything and counts nothing: for tests in which limits would get in the
-/// way.
+/// A store that allows everything and counts nothing, for tests that should not be limited.
 ///
 /// ```
 /// use tower_throttle::{AlwaysAllow, Limit, Limiter, MINUTE, Policy};
@@ -38,8 +37,7 @@ impl Store for AlwaysAllow {
     }
 }
 
-/// A store that denies everything that costs something: for tests of what a client sees then, and
-/// how it reacts.
+/// A store that denies every cost above 0, for tests of rejections and of clients that retry.
 ///
 /// ```
 /// use std::time::Duration;
@@ -61,7 +59,7 @@ pub struct AlwaysDeny {
 }
 
 impl AlwaysDeny {
-    /// A store whose denials all tell this wait.
+    /// A store that denies with this `retry_after`.
     pub fn new(retry_after: Duration) -> Self {
         Self {
             retry_after: retry_after.into(),

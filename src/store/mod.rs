@@ -1,16 +1,18 @@
-//! For stores of your own: the trait that all stores implement, and what it takes to do so.
+//! The trait that all stores implement, for stores of your own.
 //!
-//! **This module may change with any version before 1.0**, while the rest of the crate keeps to its
-//! API. Whoever only uses a limiter needs none of it.
+//! **This module may change with any version before 1.0.** Programs that only use a limiter do not
+//! need it.
 //!
-//! A [`Store`] answers one question about a request in one atomic step. The question is a list of
-//! [`Check`]s, of which each has an [`Algorithm`]: the arithmetic that `lua/` mirrors, and what
-//! `MemoryStore` runs. It answers in two steps, so that several checks of one request are decided
-//! all or nothing. [`read`](Algorithm::read) tells whether an [`Action`] fits the [`State`] and
-//! writes nothing. [`commit`](Algorithm::commit) carries it out, and is called only for those
-//! checks that [`committed`] names, and for those that do not fit, of which it repairs the state.
-//! [`decide`] turns what was read into the [`Decisions`]. A [`DenyCache`] around a store that takes
-//! a round trip answers for subjects that are known to be denied.
+//! A [`Store`] decides one request in one atomic step. It gets a list of [`Check`]s, each with an
+//! [`Algorithm`]: the arithmetic that `MemoryStore` runs and that `lua/` mirrors. An algorithm works in
+//! two steps, so that the checks of one request are decided all or nothing:
+//!
+//! 1. [`read`](Algorithm::read) computes whether an [`Action`] fits the [`State`], and writes nothing.
+//! 2. [`commit`](Algorithm::commit) carries the action out. Call it for the checks that [`committed`]
+//!    names, and for those that do not fit, whose state it repairs.
+//!
+//! [`decide`] turns the readings into the [`Decisions`]. Wrap a store that needs round trips in a
+//! [`DenyCache`], which answers from memory for subjects that are known to be denied.
 
 use std::fmt;
 use std::future::Future;
@@ -60,44 +62,42 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Counts permits, in one process or for a whole fleet.
 ///
-/// These are the promises of every store. `tests/store/contract.rs` holds the stores of this crate
-/// to them, and `tests/algorithms/differential` to the fourth: there they decide the same histories as the
-/// algorithms alone.
+/// Every store keeps these promises. `tests/store/contract.rs` tests them for the stores of this
+/// crate. `tests/algorithms/differential` compares their decisions with those of the algorithms.
 ///
-/// 1. All checks of one question are decided in one atomic step. Either all of them fit and each is
-///    carried out, or none is, except that a [`Penalty`](crate::Penalty) counts the denial of the
-///    check before it. [Shadow checks](Check::is_shadow) are apart: each is carried out if all
-///    others fit and it fits itself, together with the checks of all rates of its limit. If no
-///    atomic step reaches all checks, as in a Redis Cluster, those of one subject are decided in
-///    one step, and what was taken is given back if those of another subject deny.
+/// 1. All checks of one question are decided in one atomic step. If all of them fit, each is carried
+///    out; otherwise none is, except that a [`Penalty`](crate::Penalty) counts the denial of the
+///    check before it. A [shadow check](Check::is_shadow) is carried out if all enforced checks fit
+///    and all rates of its own limit fit. Where no atomic step reaches all checks, as in a Redis
+///    Cluster, there is one step for each subject, and permits are given back if another subject
+///    denies.
 /// 2. The decisions come in the order of the checks.
-/// 3. A question that is answered with a denial leaves no trace but what a penalty counts, and what
-///    [repairs](Algorithm::commit) a step of the clock.
-/// 4. The answers are those of [`Algorithm`], to the
-///    microsecond, on one clock for all who share the store.
-/// 5. Parameters travel with the check: a changed limit decides what was used before.
-/// 6. A policy's name, the period of a further rate of its limit, a subject and the
-///    [name](Algorithm::name) of the algorithm make a key; keys never influence
-///    each other. The check of a penalty has the policy and the subject of the limit before it, and
-///    only the algorithm tells their keys apart. [`Check::fingerprint`] stands for all four.
-/// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
-///    before.
-/// 8. An error means that no decision was made here; its [kind](crate::StoreErrorKind) says whether
-///    permits were taken. If one of several servers fails, or there is room for some keys only, the
-///    decisions about the keys concerned may say so, by the failure modes of their checks, while
-///    the others are decided. A known denial stands, whichever servers fail.
-/// 9. An answer that is dropped before it is ready never leaves a lock or a place in a queue
-///    behind. A [pending](Answer::Pending) one has asked nothing and taken nothing before it is
-///    first polled: if a request is dropped by then, nothing is given back.
-/// 10. No shadow check changes the outcome of another check, whatever is stored under its key: if
-///     it cannot be answered, it alone is let through uncounted, as
-///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Its key takes room, though.
+/// 3. A denied question changes nothing, except that penalties count the denial and
+///    [`commit`](Algorithm::commit) may repair a state after a step of the clock.
+/// 4. The answers are those of [`Algorithm`], to the microsecond, on one clock for all processes that
+///    share the store.
+/// 5. Each check carries its parameters. A changed limit applies to the stored usage.
+/// 6. The policy's name, the period of a further rate, the subject and the algorithm's
+///    [name](Algorithm::name) make the key, and keys never influence each other. A penalty's check has
+///    the policy and the subject of the limit before it; only the algorithm distinguishes their keys.
+///    [`Check::fingerprint`] identifies the key.
+/// 7. A state expires as soon as it equals the untouched state, and not before.
+/// 8. An error means that no decision was made. Its [kind](crate::StoreErrorKind) says whether permits
+///    may have been taken. If only some keys fail, because one of several servers fails or a table is
+///    full, their decisions may be those of the failure modes while the others are decided. A known
+///    denial holds, whichever servers fail.
+/// 9. An answer that is dropped before it is ready leaves no lock and no place in a queue behind. A
+///    [pending](Answer::Pending) answer asks and takes nothing before it is first polled, so a request
+///    that is dropped before that gives nothing back.
+/// 10. A shadow check never changes the outcome of another check, whatever is stored under its key. If
+///     it cannot be answered, it alone passes uncounted, as
+///     [`Outcome::FailedOpen`](crate::Outcome::FailedOpen). Its key does take memory.
 ///
-/// A store that is chosen at run time is a `Box<dyn Store>` or an `Arc<dyn Store>`.
+/// To choose a store at run time, use a `Box<dyn Store>` or an `Arc<dyn Store>`.
 ///
 /// # Examples
 ///
-/// A store that keeps all promises but the seventh, as it forgets nothing:
+/// A store that keeps all promises but the seventh, since nothing expires:
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -124,7 +124,7 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///         let asks = checks.iter().map(Check::ask);
 ///         let committed = committed(asks.clone(), &readings);
 ///         let each = checks.iter().zip(&mut readings).zip(committed);
-///         // What does not fit is not carried out: its state may need a repair, so that the wait holds.
+///         // A check that does not fit is not carried out, but its state may need a repair.
 ///         for ((check, reading), _) in each.filter(|((_, read), is)| *is || !read.fits) {
 ///             let state = states.get_mut(&check.fingerprint()).expect("it was read");
 ///             *reading = check.algorithm.commit(state, now, &check.action, *reading);
@@ -141,61 +141,60 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// Asks all checks of one request at once. Called in the course of the request, on a thread of
-    /// its runtime: so it must not block. While the store is left alone, it is asked now and then
-    /// whether it answers again, but one future at a time is polled for that.
+    /// Decides all checks of one request.
     ///
-    /// Their keys are distinct, unless all of them renew leases. Actions that give something back
-    /// never share a question with one that asks, so a denial never holds them up.
+    /// It is called on a thread of the request's runtime, so it must not block. While the circuit
+    /// breaker is open, some questions are still sent as probes, one at a time.
+    ///
+    /// The checks have distinct keys, unless all of them renew leases. Actions that give permits back
+    /// never share a question with one that acquires, so a denial never delays them.
     fn ask(&self, checks: &[Check<'_>]) -> Answer;
 
-    /// Finds out when the store answers again. The future ends as soon as an answer took no longer
-    /// than `within`, the deadline of a decision. Until then it does what that takes, such as
-    /// connecting, at a pace that is good for the store.
+    /// Waits until the store answers again, that is, until an answer takes no longer than `within`,
+    /// the deadline of a decision. Until then the future reconnects or probes, at a pace that does
+    /// not burden the store.
     ///
-    /// It is called while the store is left alone because it gave no answers, and dropped when that
-    /// is over. A store that cannot tell returns `None`, and is asked a question now and then
-    /// instead.
+    /// It is called while the circuit breaker is open for lack of answers, and dropped when the
+    /// breaker closes. If it returns `None`, questions are sent as probes instead.
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         let _ = within;
         None
     }
 
-    /// The decisions that it knows without asking anybody, if that is enough.
+    /// Decides from memory, if the store remembers enough.
     ///
-    /// It is called when the question got no answer, or the store is left alone: what is known
-    /// takes precedence over the [failure modes](FailureMode). A store that remembers nothing
-    /// returns `None`.
+    /// It is called when a question got no answer, or when the circuit breaker is open. A remembered
+    /// decision takes precedence over the [failure modes](FailureMode). A store that remembers
+    /// nothing returns `None`.
     fn remembered(&self, checks: &[Check<'_>]) -> Option<Decisions> {
         let _ = checks;
         None
     }
 
-    /// Waits until what the store gives back by itself, without anybody waiting for it, has been
-    /// given back, and hurries that. The future then says whether all of it was; it is dropped when
-    /// its time is over.
+    /// Gives back now what the store would give back in the background, and waits for that. The
+    /// future returns whether everything was given back. It is dropped when its time is over.
     ///
-    /// [`Limiter::flush`](crate::Limiter::flush) calls it. A store that gives nothing back but what
-    /// it is asked to returns `None`.
+    /// [`Limiter::flush`](crate::Limiter::flush) calls it. A store that gives nothing back in the
+    /// background returns `None`.
     fn given_back(&self) -> Option<GivenBack> {
         None
     }
 
-    /// Whether several servers stand behind it, each of which answers for some of the keys. If so,
-    /// a server that fails is no reason to leave the others alone: failures open the circuit
-    /// breaker only while nobody is answered, or if half of the questions time out.
+    /// Whether the store consists of several servers, each with some of the keys. If so, failures
+    /// open the circuit breaker only while no server answers, or if half of the questions time out:
+    /// one failing server does not keep the others from being asked.
     fn fails_in_parts(&self) -> bool {
         false
     }
 
-    /// Where whatever is done for its questions should run: their deadlines, renewals, and what is
-    /// given back. `None` if that is wherever they are asked.
+    /// The runtime for work on behalf of the store's questions: deadlines, renewals of leases, and
+    /// giving permits back. `None` for the runtime of each caller.
     #[doc(hidden)]
     fn runtime(&self) -> Option<Handle> {
         None
     }
 
-    /// What operators call it in logs, such as `Redis at 127.0.0.1:6379`. Without credentials.
+    /// The store's name in logs, such as `Redis at 127.0.0.1:6379`. Without credentials.
     fn name(&self) -> String {
         "the store".to_owned()
     }
@@ -203,10 +202,10 @@ pub trait Store: Send + Sync + 'static {
 
 /// An answer, or the future of one.
 ///
-/// A store that answers from memory does so at once, without an allocation or a future.
+/// A store that answers from memory returns [`Ready`](Self::Ready), without an allocation.
 #[expect(
     clippy::exhaustive_enums,
-    reason = "an answer is there or on its way, and whoever asks a store has to handle both"
+    reason = "an answer is ready or pending, and every caller has to handle both"
 )]
 #[expect(
     clippy::large_enum_variant,
@@ -215,12 +214,12 @@ pub trait Store: Send + Sync + 'static {
 pub enum Answer {
     /// The answer.
     Ready(Result<Decisions, StoreError>),
-    /// It takes a round trip, which begins when the future is first polled. The future owns all it
-    /// needs, and may be dropped at any time.
+    /// The answer takes a round trip, which begins when the future is first polled. The future owns
+    /// all it needs, and may be dropped at any time.
     Pending(PendingAnswer),
 }
 
-/// The future of an [`Answer`] that takes a trip.
+/// The future of an [`Answer`] that takes a round trip.
 pub type PendingAnswer = Pin<Box<dyn Future<Output = Result<Decisions, StoreError>> + Send>>;
 
 /// The future of [`Store::recovered`]. It owns all it needs, and may be dropped at any time.

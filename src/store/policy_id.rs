@@ -15,7 +15,7 @@ use crate::time::Micros;
 #[cfg(feature = "redis")]
 pub(crate) const LAYOUT: &str = "2";
 
-/// What of a policy a store needs: its name, and a number that stands for it. Clones share it.
+/// Identifies a policy in a store: its name, its group, and a hash of the name. Clones share it.
 #[derive(Clone)]
 pub struct PolicyId(Arc<Identity>);
 
@@ -76,8 +76,8 @@ impl PolicyId {
         self.with(|identity| identity.group = Some(group))
     }
 
-    /// The same policy, of whose limit a [further rate](crate::Limit::and) has this period. What is
-    /// used under it is stored apart.
+    /// The same policy for the [further rate](crate::Limit::and) with this period. Each rate has a
+    /// stored state of its own.
     #[must_use]
     pub fn with_extra_rate(&self, period: Micros) -> Self {
         // No policy's name contains a control character.
@@ -114,13 +114,13 @@ impl PolicyId {
         Arc::clone(&self.0.name)
     }
 
-    /// The period of the further rate that this is about; `None` for a policy's first or only rate.
+    /// The period of the further rate; `None` for a policy's first or only rate.
     pub fn extra_rate(&self) -> Option<Micros> {
         self.0.extra_rate
     }
 
-    /// The group of policies that keep what they know of a subject in one place, where a store has
-    /// such places.
+    /// The group whose policies share one stored record for each subject, in stores that have
+    /// records.
     pub fn group(&self) -> Option<&str> {
         self.0.group.as_ref().map(|group| &*group.name)
     }
@@ -148,7 +148,7 @@ impl PolicyId {
         self.0.prefetch
     }
 
-    /// 128 bits that stand for the name and the period of a further rate, uniformly distributed.
+    /// A 128-bit hash of the name and the period of a further rate, uniformly distributed.
     pub fn fingerprint(&self) -> u128 {
         self.0.fingerprint
     }
@@ -174,62 +174,55 @@ impl fmt::Debug for PolicyId {
     }
 }
 
-/// A process that often decides about the same subject takes a batch of permits in one round trip,
-/// and hands them out from memory. For [`Policy::prefetch`](crate::Policy::prefetch).
+/// Takes permits of busy subjects from the store in batches, and hands them out from memory. For
+/// [`Policy::prefetch`](crate::Policy::prefetch).
 ///
-/// The limit holds over the whole fleet, to the permit and at every instant: a permit is handed out
-/// at most once, and only as long as it would count if it had been handed out when it was taken.
-/// What changes is who gets a permit, and when:
+/// The limit still holds for the whole fleet at every instant: no permit is handed out twice, or
+/// after it has come back in the store. What changes is which process gets a permit, and when:
 ///
-/// - **Unevenly.** A process holds at most a [`share`](Self::share) of what the limit ever has at
-///   once. So `n` processes may hold `n * share` of it while another one is denied, for at most
-///   [`max_age`](Self::max_age).
-/// - **Late.** The rest of a batch is given back when the subject was not asked for during a fifth
-///   of a second, at the maximum age, and when the limiter is dropped; in the background, at most a
-///   tenth of a second later. Before a process ends, await
-///   [`flush`](crate::Limiter::flush), which does it at once. What cannot be given back
-///   comes back with time, as if it had been used: if the process was killed or the round trip
-///   fails; for [`gcra`](crate::Limit::gcra) and the buckets also if somebody else has taken
-///   permits since, so that none is handed out twice.
+/// - **Unevenly.** A process holds at most a [`share`](Self::share) of the limit. So `n` processes may
+///   hold `n * share` of it while another one is denied, for at most [`max_age`](Self::max_age).
+/// - **Late.** Unused permits are given back when the subject was not requested for 0.2 s, at the
+///   maximum age, and when the limiter is dropped. That happens in the background, at most 0.1 s
+///   later. Await [`flush`](crate::Limiter::flush) before a process ends, which gives them back at
+///   once. Permits that cannot be given back come back with time, as if they had been used: after a
+///   crash or a failed round trip, and for [`gcra`](crate::Limit::gcra) and the buckets also if
+///   others have taken permits since.
 ///
 /// # When batches are taken
 ///
-/// Only for subjects that are asked for often enough in this process that a batch saves round
-/// trips, at least eight each; so never where the share is less than eight times the cost of a
-/// request. A batch is about a tenth of a second's worth, taken in the background before the last
-/// one is used up. The store decides about other subjects, and about requests that need more than
-/// is left of the batch. So every denial is the store's.
+/// A batch is taken only if it is expected to save at least eight round trips. So only subjects that
+/// this process asks about often have batches, and never where the share is less than eight times the
+/// cost of a request. A batch lasts for about 0.1 s and is taken in the background, before the last
+/// one is used up. The store decides all other requests, also those that need more than is left of the
+/// batch. So every denial comes from the store.
 ///
-/// For `gcra` and the buckets, a batch lasts no longer than its permits take to come back. A
-/// process that uses a small part of a high limit gains little; the more of it is used, the greater
-/// the gain.
+/// For `gcra` and the buckets, a batch is useful only until its permits have come back. A process that
+/// uses a small part of a high limit gains little; the more it uses, the more it gains.
 ///
 /// # Several policies on a request
 ///
-/// All of them are then decided in the store, all or nothing, and no batch is used, as a round trip
-/// is made anyway. The same holds for policies in [shadow](crate::Mode::Shadow), and for callers
-/// who are ready to wait.
+/// The store then decides all of them, all or nothing, and no batch is used. The same holds for
+/// policies in [shadow](crate::Mode::Shadow), and for callers that may wait.
 ///
 /// # Several limits of a subject
 ///
-/// [`Policy::limit_by`](crate::Policy::limit_by) may choose different limits for the requests of a
-/// subject. Batches are taken under one of them at a time, one that is often used, until none of a
-/// batch is left or it was not used during a fifth of a second. The store decides about requests
-/// under the others.
+/// [`Policy::limit_by`](crate::Policy::limit_by) may choose different limits for requests of one
+/// subject. Batches are taken for one frequent limit at a time, until its batch is used up or was not
+/// used for 0.2 s. The store decides requests with the other limits.
 ///
-/// # Changes by hand
+/// # Reset, credit and new rules
 ///
-/// [`reset`](crate::Limiter::reset) and [`credit`](crate::Limiter::credit) discard what this
-/// process holds. Other processes hand out what they hold until its maximum age: until then a
-/// subject can get more than its limit, by as much as was forgotten or credited. When rules are
-/// replaced, a batch of the old limit is not used for the new one, and is given back like one that
-/// nobody asks for any more.
+/// [`reset`](crate::Limiter::reset) and [`credit`](crate::Limiter::credit) discard the permits that
+/// this process holds. Other processes hand out theirs until the maximum age, so until then a subject
+/// may get more than its limit, by the amount that was reset or credited. When rules are replaced, a
+/// batch of the old limit is given back and not used for the new one.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tower_throttle::{Limit, Policy, Prefetch, SECOND};
 ///
-/// // Twenty processes, none of which is to hold more than 2 %.
+/// // Twenty processes, each of which holds at most 2 % of the limit.
 /// let prefetch = Prefetch::new().share(0.02).max_age(Duration::from_millis(500));
 /// let everybody = Policy::new("everybody", Limit::gcra(100_000, SECOND)).prefetch(prefetch);
 /// ```
@@ -241,7 +234,7 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// At most a tenth of what the limit ever has at once, for at most a second.
+    /// A share of 0.1 and a maximum age of 1 s.
     pub const fn new() -> Self {
         Self {
             share: 0.1,
@@ -249,15 +242,14 @@ impl Prefetch {
         }
     }
 
-    /// Sets the most that a process holds at a time, as a part of the limit, its burst or its
-    /// capacity: above 0, at most 1, by default a tenth. Rounded down, but at least 1.
+    /// Sets how much a process holds at most, as a fraction of the limit, its burst or its capacity:
+    /// above 0, at most 1, by default 0.1. Rounded down to whole permits, but at least 1.
     pub const fn share(mut self, share: f64) -> Self {
         self.share = share;
         self
     }
 
-    /// Sets how long permits may be handed out after they were taken: 10 ms to 60 s, by default a
-    /// second.
+    /// Sets how long permits may be handed out after they were taken: 10 ms to 60 s, by default 1 s.
     pub const fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
@@ -315,57 +307,56 @@ impl Default for Prefetch {
 
 /// What a policy decides when the store gives no answer.
 ///
-/// If the policies of a request have different modes, one that [denies](Self::Deny) refuses the
-/// request, and nothing is taken from the [local](Self::Local) shares of the others. If none
-/// denies, either all local shares together allow the request, and each is charged, or none is.
+/// A request may have policies with different modes. If one of them [denies](Self::Deny), the request
+/// is refused, and nothing is taken from the [local](Self::Local) shares. Otherwise all local shares
+/// must allow the request; then each is charged, or else none.
 ///
-/// A [remembered](crate::store::DenyCache) denial holds in every mode.
+/// A denial that the [deny cache](crate::store::DenyCache) remembers holds in every mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// The request passes, uncounted. This is the default: an outage of the store is not one of the
-    /// service.
+    /// The request passes, uncounted. This is the default: the service works on when the store is
+    /// down.
     #[default]
     Allow,
-    /// The request is refused with 503, or UNAVAILABLE over gRPC. For what must not be reached
+    /// The request is refused with 503, or UNAVAILABLE over gRPC. For requests that must never pass
     /// without a limit.
     Deny,
-    /// This process decides by itself, with a share of the limit, in a memory store of its own. For
-    /// what must stay reachable, but not without a limit. With a share of `1/n`, `n` processes
-    /// together keep to the limit.
+    /// The process decides with a share of the limit, counted in its own memory. For requests that
+    /// must stay possible, but limited. With a share of `1/n`, `n` processes together keep the limit.
     ///
     /// ```
     /// use tower_throttle::{FailureMode, Limit, Policy, SECOND};
     ///
-    /// // Ten processes, each of which may get a little more than its part.
+    /// // Ten processes, each with a little more than a tenth.
     /// let everybody = Policy::new("everybody", Limit::gcra(10_000, SECOND))
     ///     .on_store_failure(FailureMode::Local { share: 0.15 });
     /// ```
     ///
     /// The share applies to the limit, its burst and its capacity; under [`concurrency`], to the
-    /// places. Each is rounded down, but at least 1. Times stay the same, and so does a
-    /// [`Penalty`](crate::Penalty), which counts the denials of the share. A request that costs
-    /// more than the share ever holds is refused as by [`Deny`](Self::Deny), and no penalty counts
-    /// that.
+    /// places. Each is rounded down, but at least 1. Times stay the same. A
+    /// [`Penalty`](crate::Penalty) stays the same, too, and counts denials by the share. A request
+    /// that costs more than the whole share is refused as under [`Deny`](Self::Deny), and no penalty
+    /// counts that.
     ///
-    /// Every outage begins where the last one ended: what was used of the share comes back with
-    /// time, and what was used in the store does not count here. What a request has taken here it gives
-    /// back here, even if the store is back. But [`charge`](crate::Limiter::charge) and
-    /// [`credit`](crate::Limiter::credit) do not know where permits were taken: they change this share
-    /// while the store gives no answer, and the store otherwise. [`is_local`](crate::Decision::is_local) tells that a
-    /// decision was made so, and its quota headers show the share. A subject for which the memory
-    /// store has no room is refused.
+    /// Local counts and those of the store never mix. Local usage comes back with time, so a second
+    /// outage continues with what is left of the first. A request gives permits back where it took
+    /// them, even if the store is back. But [`charge`](crate::Limiter::charge) and
+    /// [`credit`](crate::Limiter::credit) do not know where permits were taken: they change the local
+    /// count while the store gives no answer, and the store otherwise.
+    /// [`is_local`](crate::Decision::is_local) marks local decisions, whose quota headers show the
+    /// share. A subject for which the local table has no room is refused.
     ///
-    /// Callers who [acquire](crate::Limiter::acquire) permits and wait for those of the share check
-    /// every second whether the store is back, as does a [`ThrottleLayer`](crate::ThrottleLayer).
-    /// When it is, it is asked for the permits, within what is left of a
-    /// [timeout](crate::Limiter::try_acquire). Requests that the layer delays wait for as long as
-    /// they were told.
+    /// Callers that wait in [`acquire`](crate::Limiter::acquire) or in a
+    /// [`ThrottleLayer`](crate::ThrottleLayer) check every second whether the store is back, and then
+    /// ask it for the permits, within the rest of their [timeout](crate::Limiter::try_acquire).
+    /// Requests that a [`RateLimitLayer`](crate::RateLimitLayer) delays wait for the delay that was
+    /// decided.
     ///
     /// [`concurrency`]: crate::Limit::concurrency
     #[cfg(feature = "memory")]
     Local {
-        /// The part of the limit that this process may hand out: more than 0, at most 1.
+        /// The fraction of the limit that this process may hand out: above 0, at most 1.
         share: f64,
     },
 }

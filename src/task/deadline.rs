@@ -1,4 +1,4 @@
-//! `Deadline`: how long an answer is awaited by a process that may stand still meanwhile.
+//! `Deadline`: a timeout that tolerates a process that was suspended.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -8,18 +8,17 @@ use std::time::Duration;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Timers are late by less than this while the process runs.
+/// While the process runs, timers are late by less than this.
 const LATE: Duration = Duration::from_millis(3);
-/// Enough to read what has arrived, and for one more round trip, which a question needs that waits
-/// for another. Together with the lateness of both timers at most 10 ms.
+/// Enough to read what has arrived and for one more round trip, which a call behind another one
+/// needs. With the lateness of both timers, at most 10 ms.
 const MOMENT: Duration = Duration::from_millis(5);
 
 pin_project! {
-    /// Ready when it is over. Tells whether this process stood still then.
+    /// Ready at the deadline. Returns whether this process was suspended at that time.
     ///
-    /// A process that stood still, because it lacked a processor or its threads were blocked, may
-    /// notice that an answer is overdue before it has read what arrived meanwhile. So it waits for
-    /// one more moment, once.
+    /// A process without CPU time, or with blocked threads, may see the deadline pass before it has
+    /// read an answer that arrived in time. So the deadline is extended once, by a moment.
     pub(crate) struct Deadline {
         #[pin]
         sleep: Sleep,
@@ -52,7 +51,7 @@ impl Future for Deadline {
     }
 }
 
-/// The answer, if it arrives within this time.
+/// The answer, or `None` if it does not arrive within this time.
 pub(crate) async fn within<A>(time: Duration, answer: impl Future<Output = A>) -> Option<A> {
     let mut answer = pin!(answer);
     let mut deadline = pin!(Deadline::at(Instant::now() + time));

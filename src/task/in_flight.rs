@@ -1,39 +1,39 @@
-//! `InFlightWork`: what is in flight to the store and nobody waits for, until somebody flushes it.
+//! `InFlightWork`: counts background work in flight to the store, so that a flush can wait for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-/// Counts permits being given back, settlements, questions whose callers are gone, and batches
-/// taken in advance. Clones share the count.
+/// Counts refunds, settlements, calls whose callers are gone, and prefetched batches. Clones share
+/// the count.
 #[derive(Clone)]
 pub(crate) struct InFlightWork {
-    /// Its receivers are what is in flight.
+    /// Each receiver is one unit of work in flight.
     count: watch::Sender<()>,
-    /// How many wait for it.
+    /// The number of flushes in progress.
     flushes: watch::Sender<usize>,
-    /// How much has ended without having reached the store.
+    /// The number of units that ended without reaching the store.
     lost: Arc<AtomicU64>,
 }
 
-/// Held while one of these is in flight. Dropping it says that it has not reached the store, as when
-/// its runtime ends.
+/// A unit of work in flight. If it is dropped before [`arrived`](Self::arrived), as when its
+/// runtime ends, the work counts as lost.
 pub(crate) struct InFlightGuard {
     _counted: watch::Receiver<()>,
     lost: Arc<AtomicU64>,
     has_arrived: bool,
 }
 
-/// Held while somebody waits until nothing is in flight. What is tried again for lack of an answer
-/// is then tried at once, and soon again.
+/// A flush in progress: it waits until nothing is in flight. Meanwhile failed work is retried
+/// immediately and often.
 pub(crate) struct Flush {
     in_flight_work: InFlightWork,
     lost_before: u64,
 }
 
 impl InFlightWork {
-    /// Counts one more until the result is dropped.
+    /// Counts a unit of work until the guard is dropped.
     pub(crate) fn begin(&self) -> InFlightGuard {
         InFlightGuard {
             _counted: self.count.subscribe(),
@@ -60,7 +60,7 @@ impl InFlightWork {
         let _ = self.flushes.subscribe().wait_for(|it| *it > 0).await;
     }
 
-    /// Something has not reached the store, and will not.
+    /// Counts a unit that will never reach the store.
     pub(crate) fn lose(&self) {
         self.lost.fetch_add(1, Ordering::SeqCst);
     }
@@ -81,7 +81,7 @@ impl Default for InFlightWork {
 }
 
 impl InFlightGuard {
-    /// It has reached the store, or there is nothing left of it that could.
+    /// Marks the work as done: it reached the store, or there is nothing left to do.
     pub(crate) fn arrived(&mut self) {
         self.has_arrived = true;
     }
@@ -89,7 +89,7 @@ impl InFlightGuard {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        // Before it is no longer counted.
+        // Before the receiver is dropped and the flush ends.
         if !self.has_arrived {
             self.lost.fetch_add(1, Ordering::SeqCst);
         }

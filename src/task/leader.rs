@@ -1,10 +1,9 @@
-//! Work that one task of a process does at a time, and the others wait for.
+//! Work that one task of a process does at a time while the others wait.
 //!
-//! A task runs only while its runtime is driven. The runtime of a thread that blocks on a decision
-//! now and then is not driven in between, yet its tasks are not dropped either. So work that a
-//! process leaves to one task is claimed only for as long as it may take. Whoever finds that a
-//! claim has lapsed makes a new one, and the holder of the old claim, should it resume after all,
-//! changes nothing any more.
+//! A task makes progress only while its runtime is driven. A thread that blocks on single decisions
+//! does not drive its runtime in between, yet the runtime's tasks stay alive. So leadership has a
+//! time limit. Once it has expired, another task can become leader, and the old leader, should it
+//! resume, can no longer change anything.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,25 +12,25 @@ use tokio::time::Instant;
 
 use crate::time::Micros;
 
-/// Somebody has a turn at it, or nobody. Without a lock, since every question reads it.
+/// A leader lock with a time limit. Lock-free, since every store call reads it.
 pub(crate) struct LeaderLock {
     since: Instant,
-    /// The end of the turn, in microseconds after `since`; zero if nobody has one.
+    /// The end of the turn, in microseconds after `since`; zero without a leader.
     until_us: AtomicU64,
 }
 
-/// A turn, until it lapses. Its end identifies it: later turns end later.
+/// A leader's turn, until it expires. Its end identifies it: later turns end later.
 pub(crate) struct Turn(u64);
 
 impl LeaderLock {
-    /// Begins a turn of this length, if nobody has one.
+    /// Begins a turn of this length, unless another turn is active.
     pub(crate) fn begin(&self, length: Duration) -> Option<Turn> {
         let (now_us, until_us) = (self.now_us(), self.until_us.load(Ordering::Relaxed));
         let turn = Turn(now_us + us(length));
         (now_us >= until_us && self.replace(until_us, turn.0)).then_some(turn)
     }
 
-    /// Prolongs a turn to this length from now. Returns whether nobody else has begun one.
+    /// Extends a turn to this length from now. Returns `false` if another turn has begun.
     pub(crate) fn extend(&self, turn: &mut Turn, length: Duration) -> bool {
         let later = Turn((self.now_us() + us(length)).max(turn.0 + 1));
         let is_mine = self.replace(turn.0, later.0);
@@ -41,7 +40,7 @@ impl LeaderLock {
         is_mine
     }
 
-    /// Ends a turn. Returns whether nobody else had begun one.
+    /// Ends a turn. Returns `false` if another turn had begun.
     pub(crate) fn end(&self, turn: &Turn) -> bool {
         self.replace(turn.0, 0)
     }
@@ -71,15 +70,15 @@ fn us(time: Duration) -> u64 {
     Micros::from(time).get()
 }
 
-/// One task's claim, until an instant. For use under a lock; a [`LeaderLock`] needs none. `I` is the
-/// clock's type of instant.
+/// A task's claim to be the leader until an instant. For use under a lock, unlike [`LeaderLock`].
+/// `I` is the clock's type of instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaderClaim<I> {
     number: Number,
     until: I,
 }
 
-/// Tells claims apart. A later one has a higher number.
+/// Identifies a claim. Later claims have higher numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Number(u64);
 

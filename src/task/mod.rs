@@ -1,5 +1,4 @@
-//! Work beside requests: how it begins, how long it may take, when it is tried again, and which
-//! task does it.
+//! Background work: how it starts, its timeouts, its retries, and which task does it.
 
 mod deadline;
 mod in_flight;

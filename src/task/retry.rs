@@ -1,4 +1,4 @@
-//! `Tries`: when a store is asked again to do what it did not do.
+//! `Tries`: when failed background work is retried.
 
 use std::time::Duration;
 
@@ -10,27 +10,28 @@ use crate::time::SECOND;
 /// A lease is renewed when a third of its life is over.
 pub(crate) const RENEWALS_IN_A_LIFE: u32 = 3;
 
-/// What a store failed to do about a lease is tried again after a twelfth of its life. So a renewal
-/// that fails has seven more tries in time.
+/// Failed work on a lease is retried after a twelfth of its life. So a failed renewal has seven
+/// more tries in time.
 pub(crate) const TRIES_IN_A_LIFE: u32 = 12;
 
-/// The first pause while somebody waits for it: each further one is twice as long.
+/// The first pause during a flush; each further pause is twice as long.
 const FIRST_HURRIED_PAUSE: Duration = Duration::from_millis(5);
-/// A limiter may have thousands of leases to end, and a minute for it.
+/// The longest pause during a flush. A limiter may have to release thousands of leases within a
+/// minute.
 const LONGEST_HURRIED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Soon at first, then less often, for as long as there is something to do; and at once and often
-/// while somebody [waits](super::in_flight::Flush) for it.
+/// Retries soon at first, then less often, as long as there is something to do. During a
+/// [flush](super::in_flight::Flush), retries immediately and often.
 pub(crate) struct Tries {
     pause: Duration,
     longest_pause: Duration,
-    /// `None` if it is tried again only while somebody waits for it.
+    /// When there is nothing left to do. `None` to retry only during a flush.
     lapsed: Option<Instant>,
     hurried_pause: Duration,
 }
 
 impl Tries {
-    /// For leases of this life that nobody renews any more, until they have lapsed.
+    /// Retries the release of leases until they expire.
     pub(crate) fn to_end_leases(life: Duration) -> Self {
         let longest_pause = life / TRIES_IN_A_LIFE;
         Self {
@@ -41,7 +42,7 @@ impl Tries {
         }
     }
 
-    /// For anything else, which comes back with time.
+    /// Retries only during a flush: for permits that come back over time anyway.
     pub(crate) fn while_flushed() -> Self {
         Self {
             lapsed: None,
@@ -49,12 +50,12 @@ impl Tries {
         }
     }
 
-    /// The pause before the next try, if nobody is in a hurry.
+    /// The pause before the next try, outside of a flush.
     pub(crate) fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// Waits for the next try. Returns `false` if there is none.
+    /// Waits for the next try. Returns `false` if there is no further try.
     pub(crate) async fn next(&mut self, in_flight_work: &InFlightWork) -> bool {
         if in_flight_work.is_flushed() {
             sleep(self.hurried_pause).await;

@@ -1,6 +1,6 @@
-//! Work that has begun on its way to the store before its task resumes. Otherwise the caller's next
-//! question could reach the store first, and find permits taken that are being given back. And
-//! panics of the user's own code end here, where they would cost more than a request.
+//! Spawns work that is polled once before the caller goes on. Otherwise the caller's next call
+//! could reach the store first and find permits still charged that are being refunded. Also catches
+//! panics of user code.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, unconstrained};
 
-/// The same work after its first poll. Another task may go on with it.
+/// Polls the work once and returns the rest, which another task may await.
 #[cfg(feature = "redis")]
 pub(crate) fn poll_once<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let mut work = Box::pin(work);
@@ -18,14 +18,14 @@ pub(crate) fn poll_once<F: Future>(work: F) -> impl Future<Output = F::Output> {
     async move {
         match start {
             Poll::Ready(done) => done,
-            // Polled once more by its task, which registers the waker.
+            // The next poll registers the waker.
             Poll::Pending => work.await,
         }
     }
 }
 
-/// Spawns work that nobody needs to wait for. If called on that runtime, the work has begun when
-/// this returns.
+/// Spawns background work. If called on that runtime, the work has been polled once when this
+/// returns.
 pub(crate) fn spawn_polled(
     runtime: &Handle,
     work: impl Future<Output = ()> + Send + 'static,
@@ -38,7 +38,7 @@ pub(crate) fn spawn_polled(
         }
     });
     let mut work = Box::pin(work);
-    // A runtime that has ended, so that its task is finished at once, has no timers any more.
+    // A runtime that has shut down finishes the task immediately and has no timers any more.
     let is_to_begin = is_here(runtime) && !task.is_finished();
     if !is_to_begin || begin(work.as_mut()).is_pending() {
         let _ = hand_on.send(work);
@@ -51,8 +51,8 @@ fn begin<F: Future>(work: Pin<&mut F>) -> Poll<F::Output> {
     pin!(unconstrained(work)).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Whether this thread runs on that runtime and is not panicking: a store that panics during a
-/// panic would abort the process.
+/// Whether this thread runs on that runtime and is not panicking: a second panic during a panic
+/// would abort the process.
 fn is_here(runtime: &Handle) -> bool {
     let is_it = |here: Handle| here.id() == runtime.id();
     Handle::try_current().is_ok_and(is_it) && !std::thread::panicking()
@@ -68,8 +68,8 @@ pub(crate) fn is_ending(runtime: &Handle) -> bool {
     is_refused
 }
 
-/// Runs code of the user's own, such as an observer or a store. Returns `None` if it panics, which
-/// the panic hook has then reported.
+/// Runs user code, such as an observer or a store. Returns `None` if it panics, after the panic
+/// hook has run.
 pub(crate) fn catch_panic<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }

@@ -1,5 +1,4 @@
-//! `Clock`: tells the time. The clocks of the machine, and the time of another clock, read by the
-//! processor's counter.
+//! `Clock`: the system clock, and a cached clock that reads the processor's counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -7,24 +6,23 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::Micros;
 
-/// Tells the time to a store that counts in process.
+/// The clock of a store that counts in process.
 ///
-/// [`SystemClock`](crate::SystemClock) is the one in production; tests hold a `ManualClock` (feature
-/// `test-util`) and move it by hand. With Redis the server's clock decides, never this one; the
-/// exception is `RedisStoreBuilder::clock_for_tests`.
+/// Use [`SystemClock`](crate::SystemClock) in production and `ManualClock` (feature `test-util`) in
+/// tests. A Redis store uses the server's clock instead, unless a test sets
+/// `RedisStoreBuilder::clock_for_tests`.
 pub trait Clock: Send + Sync + 'static {
-    /// Microseconds since the Unix epoch, on a clock that should not step when the system's clock is
-    /// set: everything but aligned windows goes by it.
+    /// Microseconds since the Unix epoch. This clock should be steady: it should not jump when the
+    /// system clock is set. Everything except aligned windows uses it.
     ///
-    /// If it does step back, that frees no capacity, and nobody waits for more than two windows; but
-    /// [`gcra`](crate::Limit::gcra) and the buckets store an instant that lies ahead, at which all
-    /// that was taken is paid back, so whoever owes something owes the step as well. If it steps
-    /// ahead, what was used is forgotten sooner.
+    /// If it jumps back, no capacity is freed and no request waits longer than two windows. But
+    /// [`gcra`](crate::Limit::gcra) and the buckets store the instant of full recovery, so a key
+    /// that owes permits recovers later by the length of the jump. If it jumps ahead, usage expires
+    /// sooner.
     fn now(&self) -> Micros;
 
-    /// The time of day, in microseconds since the Unix epoch: windows that are
-    /// [aligned](crate::Limit::aligned) begin at multiples of their length by it. The same as
-    /// [`now`](Self::now) unless implemented.
+    /// The time of day, in microseconds since the Unix epoch. [Aligned](crate::Limit::aligned)
+    /// windows begin at multiples of their length on this clock. Defaults to [`now`](Self::now).
     fn wall_clock(&self) -> Micros {
         self.now()
     }
@@ -50,12 +48,12 @@ impl<C: Clock + ?Sized> Clock for Box<C> {
     }
 }
 
-/// The time of day at which the process first asked, and what has passed since then. So it does not
-/// step when the operating system's clock is set; its [`wall_clock`](Clock::wall_clock) does.
+/// The steady system clock: the time of day at its first use plus the time elapsed since. It does
+/// not jump when the system clock is set; its [`wall_clock`](Clock::wall_clock) does.
 ///
-/// It stands still while the machine sleeps, where the operating system's steady clock does. Between
-/// readings of either clock, a millisecond apart at most, the processor's counter goes on, where there
-/// is one that is steady.
+/// It pauses while the machine sleeps if the operating system's monotonic clock does. Between
+/// readings of the system clocks, at most a millisecond apart, it uses the processor's counter if
+/// that is steady.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SystemClock;
 
@@ -72,9 +70,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// A steady clock, set by another one at first.
+/// A steady clock that starts at the time of another one.
 struct Anchored<S, W> {
-    /// What the other one showed when the steady one showed zero.
+    /// The wall clock's time when the steady clock was at zero.
     start: Micros,
     steady: S,
     wall: W,
@@ -104,14 +102,14 @@ struct RealTime;
 
 impl Clock for RealTime {
     fn now(&self) -> Micros {
-        // A clock set before 1970 reads as the epoch: that gives no permits back.
+        // A clock before 1970 reads as the epoch, which refunds nothing.
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(Micros::ZERO, Micros::from)
     }
 }
 
-/// The time since it was made. It does not step when the system's clock is set.
+/// The time since it was created. It does not jump when the system clock is set.
 pub(crate) struct SinceStart(Counted<Elapsed>);
 
 impl SinceStart {
@@ -134,28 +132,27 @@ impl Clock for Elapsed {
     }
 }
 
-/// The counter is trusted for this long before the other clock is read again.
+/// How long the counter is used before the clock is read again.
 const TRUSTED_NS: u64 = 1_000_000;
 
-/// A reading of the other clock that took longer than this is not used.
+/// A reading of the clock that took longer than this is not cached.
 const READ_WITHIN_NS: u64 = 20_000;
 
-/// The time of another clock, at a third of the cost of asking the system.
+/// The time of another clock, at a third of the cost of a system call.
 ///
-/// The counter and what is known of its speed are trusted for only a millisecond at a time: the
-/// other clock may be set, and the machine may sleep or be moved to another processor.
+/// The counter is used for only a millisecond at a time: the clock may be set, and the machine may
+/// sleep or be moved to another processor.
 pub(super) struct Counted<C> {
     clock: C,
     counter: quanta::Clock,
-    /// The counter's value, in nanoseconds, at which the other clock is read again.
+    /// The counter's value, in nanoseconds, at which the clock is read again.
     trusted_until: AtomicU64,
-    /// By how much the other clock is ahead of the counter, in microseconds. If it is behind, this
-    /// wraps around.
+    /// How far the clock is ahead of the counter, in microseconds. Wraps around if it is behind.
     ahead_us: AtomicU64,
 }
 
 impl<C: Clock> Counted<C> {
-    /// The first one of a process takes about a millisecond, to find out how fast the counter is.
+    /// The first call in a process takes about a millisecond to calibrate the counter.
     pub(super) fn new(clock: C) -> Self {
         Self::by(quanta::Clock::new(), clock)
     }
@@ -175,18 +172,17 @@ impl<C: Clock> Counted<C> {
         self.counter.delta_as_nanos(0, self.counter.raw())
     }
 
-    // Out of line: hardly any reading needs it.
+    // Out of line: few readings need it.
     #[inline(never)]
     fn read(&self, count: u64) -> Micros {
         let now = self.clock.now();
         let count_after = self.count();
-        // A thread that was interrupted in between does not know the counter's value at that
-        // instant.
+        // If the thread was interrupted in between, the counter's value at that instant is unknown.
         if count_after.wrapping_sub(count) > READ_WITHIN_NS {
             return now;
         }
-        // The later value, so that this is never ahead of the clock, which would give permits back
-        // too early.
+        // The later value, so that the result is never ahead of the clock, which would return
+        // permits too early.
         let count = count_after;
         let ahead = now.get().wrapping_sub(count / 1_000);
         self.ahead_us.store(ahead, Ordering::Relaxed);
@@ -205,7 +201,7 @@ impl<C: Clock> Clock for Counted<C> {
             .trusted_until
             .load(Ordering::Acquire)
             .wrapping_sub(count);
-        // More than the maximum is left if the counter was set back.
+        // More than the maximum remains if the counter was set back.
         if left == 0 || left > TRUSTED_NS {
             return self.read(count);
         }
@@ -234,7 +230,7 @@ mod tests {
         let later = start.saturating_add(SECOND.into());
         assert_eq!((both.now(), both.wall_clock()), (later, wall.now()));
         wall.advance(2 * HOUR);
-        // Also through the pointers by which a store has its clock.
+        // Also through the pointers in which a store keeps its clock.
         let both: Box<Arc<dyn Clock>> = Box::new(Arc::new(both));
         assert_eq!((both.now(), both.wall_clock()), (later, wall.now()));
     }
@@ -287,22 +283,22 @@ mod tests {
         assert_eq!(counted.now(), Micros::new(5), "behind the counter");
     }
 
-    /// A clock that takes this long before and after the instant that it tells, as when other
+    /// A clock whose reading takes this long before and after the instant that it returns, as when other
     /// processes have the processor.
-    struct HeldUp {
+    struct SlowClock {
         clock: ManualClock,
         mock: Arc<quanta::Mock>,
         times: Mutex<[Duration; 2]>,
     }
 
-    impl HeldUp {
+    impl SlowClock {
         fn advance(&self, by: Duration) {
             self.clock.advance(by);
             self.mock.increment(by);
         }
     }
 
-    impl Clock for HeldUp {
+    impl Clock for SlowClock {
         fn now(&self) -> Micros {
             let [before, behind] = *self.times.lock().unwrap();
             self.advance(before);
@@ -313,19 +309,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_held_up_while_it_reads_the_clock_learns_nothing_of_it() {
+    fn a_reading_that_took_too_long_is_not_cached() {
         let (counter, mock) = quanta::Clock::mock();
         mock.increment(Duration::from_secs(100));
         let counted = Counted::by(
             counter,
-            HeldUp {
+            SlowClock {
                 clock: ManualClock::new(),
                 mock,
                 times: Mutex::default(),
             },
         );
-        let (held_up, at_once) = (5 * MILLISECOND, Duration::ZERO);
-        for times in [[held_up, at_once], [at_once, held_up]] {
+        let (slow, at_once) = (5 * MILLISECOND, Duration::ZERO);
+        for times in [[slow, at_once], [at_once, slow]] {
             counted.clock.advance(MILLISECOND);
             *counted.clock.times.lock().unwrap() = times;
             assert_eq!(

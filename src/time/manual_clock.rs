@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Micros;
 use super::clock::Clock;
 
-/// A clock that stands still until a test moves it. Clones show the same time.
+/// A clock that only moves when a test moves it. Clones share the time.
 ///
 /// It does not move while something waits for permits: [testing](crate::guide::testing)
 /// has a clock for that.
@@ -37,23 +37,23 @@ impl ManualClock {
     /// clock never sees its keys expire under it.
     const START: Micros = Micros::new(4_102_444_800_000_000);
 
-    /// A clock that stands at 2100-01-01 00:00:00 UTC.
+    /// A clock at 2100-01-01 00:00:00 UTC.
     pub fn new() -> Self {
         Self::at(Self::START)
     }
 
-    /// A clock that stands at this instant.
+    /// A clock at this instant.
     pub fn at(now: Micros) -> Self {
         Self(Arc::new(AtomicU64::new(now.get())))
     }
 
-    /// Moves the clock on.
+    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         let by = Micros::from(by).get();
         self.update(|now| now.saturating_add(by));
     }
 
-    /// Moves the clock back, as a server's clock does when it is corrected.
+    /// Moves the clock back, as when a server's clock is corrected.
     pub fn step_back(&self, by: Duration) {
         let by = Micros::from(by).get();
         self.update(|now| now.saturating_sub(by));

@@ -26,7 +26,7 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 
 /// A whole number of microseconds: an instant since the Unix epoch, or a duration.
 ///
-/// All arithmetic saturates, so that no time, however absurd, can panic or wrap around.
+/// All arithmetic saturates, so no value can panic or wrap around.
 ///
 /// ```
 /// use std::time::Duration;
@@ -89,7 +89,7 @@ impl Micros {
 /// Rounds a fraction of a microsecond up; saturates.
 impl From<Duration> for Micros {
     fn from(duration: Duration) -> Self {
-        // In 64 bits: a division of 128 is slow, and every reading of a clock comes through here.
+        // In 64 bits: a 128-bit division is slow, and every clock reading gets here.
         let us = u64::from(duration.subsec_nanos().div_ceil(1_000));
         Self(
             duration

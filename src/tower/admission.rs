@@ -1,4 +1,4 @@
-//! What the layer asks the limiter, and what it does with the decisions.
+//! Evaluates a request and turns the decisions into what happens to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Asks the limiter.
+    /// Evaluates a request.
     pub(super) fn evaluate(&self, request: &RequestHead<'_>) -> Evaluated {
         let is_exempt = self.skips_preflights && is_preflight(request);
         let mut evaluation = self.limiter.evaluation();
@@ -53,7 +53,7 @@ impl Settings {
         self.limiter.delay(delay)
     }
 
-    /// Turns what the limiter has concluded into what happens to the request.
+    /// Turns the limiter's decisions into what happens to the request.
     pub(super) fn dispose(
         &self,
         mut conclusion: Conclusion<'_>,
@@ -83,41 +83,41 @@ impl Settings {
         }
     }
 
-    /// The response to a request that no policy could be asked about.
+    /// The response to a request that was rejected before any policy decided.
     fn refuse(&self, refusal: EarlyRejection, request: &RequestHead<'_>) -> Response<Bytes> {
         Rejection::from(refusal).response(request, &*self.on_rejection)
     }
 }
 
-/// What the limiter says of a request.
+/// The result of an evaluation.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would be an allocation on the memory path"
 )]
 pub(super) enum Evaluated {
     Ready(Disposition),
-    /// It takes a round trip to the store.
+    /// The evaluation waits for the store.
     Pending(PendingEvaluation),
 }
 
 /// What happens to a request.
 pub(super) enum Disposition {
-    /// It goes on to the service.
+    /// The request goes on to the service.
     Admit(Admitted),
-    /// It is answered with this response.
+    /// The request gets this response.
     Reject(Response<Bytes>),
 }
 
-/// What accompanies a request to the service.
+/// The state of an admitted request.
 pub(super) struct Admitted {
     headers: QuotaHeaders,
     /// The quota headers of its response.
     fields: QuotaFields,
-    /// How long it is delayed before.
+    /// The delay before the service is called.
     pub(super) delay: Duration,
-    /// Passed to the service in the request's extensions.
+    /// Goes into the request's extensions, for the service.
     verdict: Option<Verdict>,
-    /// The same, for another layer of the limiter.
+    /// Goes into the request's extensions, for another layer of the same limiter.
     counted_by: Option<CountedBy>,
     charges: RequestCharges,
     /// Of the request.
@@ -160,7 +160,8 @@ impl Admitted {
                 charges.settle_at_end(Ending::Complete, None);
             }
         }
-        self.headers.tell_of_handler(&mut response, &SystemClock);
+        self.headers
+            .add_fields_of_handler(&mut response, &SystemClock);
         self.fields.add_to(&mut response);
         let held = charges.filter(|charges| charges.has_leases() || charges.awaits_end());
         let held = held.map(|charges| UntilEnd::new(charges, length_of(&response)));
@@ -170,8 +171,7 @@ impl Admitted {
         })
     }
 
-    /// Call this when the service has failed: nothing runs any more, however long its future is
-    /// kept.
+    /// Call this when the service has failed. Releases the permits even if the future is kept.
     pub(super) fn fail(&mut self) {
         self.charges = None;
     }

@@ -1,4 +1,4 @@
-//! `ResponseFuture`: a request on its way through the layer.
+//! `ResponseFuture`: the future of a request in the layer.
 
 use std::fmt;
 use std::future::Future;
@@ -40,13 +40,13 @@ pin_project! {
             // Taken when the answer is there.
             asking: Option<Asking<S, B>>,
         },
-        /// Allowed, and held up for a while.
+        /// Allowed, waiting for the end of its delay.
         Waiting {
             delay: Delay,
             // Taken when the wait is over.
             waiting: Option<Waiting<S, B>>,
         },
-        /// The wait is over; waiting for the inner service to become ready.
+        /// The delay is over; waiting for the inner service to become ready.
         Entering {
             // Taken when the service is ready or has failed.
             waiting: Option<Waiting<S, B>>,
@@ -65,7 +65,7 @@ pin_project! {
     }
 }
 
-/// What to do after the answer: whom to call, and with what.
+/// What is needed to go on after the store's answer.
 struct Asking<S, B> {
     evaluation: PendingEvaluation,
     ready: S,
@@ -73,9 +73,9 @@ struct Asking<S, B> {
     settings: Arc<Settings>,
 }
 
-/// What is needed to go on after the wait.
+/// What is needed to go on after the delay.
 struct Waiting<S, B> {
-    /// Not ready during the wait, so that it holds no place in the service.
+    /// Not polled ready during the delay, so that it reserves nothing in the service.
     service: S,
     request: Request<B>,
     admitted: Admitted,
@@ -170,7 +170,7 @@ where
             Disposition::Admit(admitted) if admitted.delay.is_zero() => {
                 State::calling(ready, request, admitted)
             }
-            // The ready instance is dropped here, which frees its place.
+            // The ready instance is dropped here, which frees what it reserved.
             Disposition::Admit(admitted) => {
                 State::waiting(ready.clone(), request, admitted, &settings)
             }
@@ -185,8 +185,8 @@ impl<S, B> Waiting<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Goes on when the service is ready. If the service fails instead, it was never called:
-    /// nothing was used of what the request has taken, and all of it is given back.
+    /// Goes on when the service is ready. If the service fails instead, it was never called, so all
+    /// permits of the request are refunded.
     fn poll_enter(
         waiting: &mut Option<Self>,
         cx: &mut Context<'_>,

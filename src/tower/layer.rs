@@ -1,4 +1,4 @@
-//! `RateLimitLayer`: puts a limiter in front of services.
+//! `RateLimitLayer`: limits the requests to a service.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::service::RateLimit;
 use crate::http::{Kept, OnRejection, ProblemJson, QuotaHeaders, Wrapped};
 use crate::limiter::Limiter;
 
-/// Lets requests through to a service as a [`Limiter`] allows.
+/// Limits the requests to a service with a [`Limiter`].
 ///
-/// Works with axum, tonic and plain hyper. All services made by a layer and its clones share the
-/// limiter, and with it the counts: a request that passes two of them is counted twice, of which the
-/// log warns. If some limits belong outside of the authentication and others inside, build two
-/// limiters, over clones of one store if you like.
+/// Works with axum, tonic and plain hyper. All services of a layer and its clones share the limiter
+/// and its counts. A request that passes two of them is counted twice, and the log warns about it.
+/// If some limits belong outside of the authentication and others inside, build two limiters; they
+/// can share clones of one store.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -36,16 +36,15 @@ use crate::limiter::Limiter;
 ///
 /// # On an axum router
 ///
-/// `Router::layer` applies to the routes that were added before: **a route that is added after the
-/// layer is not limited.** It also applies to requests that no route matches, and counts what is
-/// answered with 404. `Router::route_layer` does not. Both count what is answered with 405, since a
-/// route matches it by its path.
+/// **Routes added after `.layer()` are not rate-limited.** `Router::layer` also applies to requests
+/// that match no route, so it counts responses with 404. `Router::route_layer` does not. Both count
+/// responses with 405, because those match a route by path.
 ///
 /// # The response's body
 ///
-/// axum's and tonic's bodies stay what they are, so a layer fits wherever a service of theirs does:
-/// in `option_layer`, if it may be absent, or around a whole `Router`, as it must be for a path to be
-/// rewritten before routing:
+/// axum's and tonic's bodies keep their type, so a layer fits wherever their services do: in
+/// `option_layer`, for an optional layer, or around a whole `Router`, which is needed to rewrite
+/// paths before routing:
 ///
 /// ```
 /// use axum::{Router, extract::Request, routing::get};
@@ -65,8 +64,8 @@ use crate::limiter::Limiter;
 /// }
 /// ```
 ///
-/// Around a service whose responses have another body, [`wrap_body`](Self::wrap_body) is needed: with
-/// plain hyper, and where a layer further in has changed the body, as one that compresses it does.
+/// Services with other response bodies need [`wrap_body`](Self::wrap_body): plain hyper, and an
+/// inner layer that changes the body, such as compression.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer<K = Kept> {
     settings: Arc<Settings>,
@@ -74,7 +73,7 @@ pub struct RateLimitLayer<K = Kept> {
 }
 
 impl RateLimitLayer {
-    /// A layer with the default headers ([`QuotaHeaders::DRAFT_11`]) and rejections
+    /// Creates a layer with the default headers ([`QuotaHeaders::DRAFT_11`]) and rejections
     /// ([`ProblemJson`]).
     pub fn new(limiter: Limiter) -> Self {
         Self {
@@ -91,8 +90,8 @@ impl RateLimitLayer {
 }
 
 impl<K> RateLimitLayer<K> {
-    /// The same layer for services whose responses have any body, as with plain hyper: those behind
-    /// the layer have a [`ResponseBody`](crate::ResponseBody) around it.
+    /// Accepts services with any response body, as with plain hyper. Responses then have a
+    /// [`ResponseBody`](crate::ResponseBody) around that body.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -124,14 +123,14 @@ impl<K> RateLimitLayer<K> {
         }
     }
 
-    /// Sets which quota headers responses carry.
+    /// Sets the quota headers of responses.
     #[must_use]
     pub fn headers(mut self, headers: QuotaHeaders) -> Self {
         Arc::make_mut(&mut self.settings).headers = Arc::new(ArcSwap::from_pointee(headers));
         self
     }
 
-    /// The same, with headers that may change at any time.
+    /// Sets quota headers that may change at any time.
     #[cfg(feature = "config")]
     pub(crate) fn headers_in_force(mut self, headers: Arc<ArcSwap<QuotaHeaders>>) -> Self {
         Arc::make_mut(&mut self.settings).headers = headers;
@@ -146,31 +145,30 @@ impl<K> RateLimitLayer<K> {
         self
     }
 
-    /// Lets CORS preflights through unevaluated: requests with the method `OPTIONS` and the headers
-    /// `Origin` and `Access-Control-Request-Method`.
+    /// Does not limit CORS preflights: requests with the method `OPTIONS` and the headers `Origin`
+    /// and `Access-Control-Request-Method`.
     ///
-    /// For a service that answers preflights itself, or has its CORS layer inside of this one.
-    /// Browsers send preflights on their own, and a denied one fails the request that it is for.
-    /// Preflights are then not limited at all, except for clients that are
-    /// [refused](crate::Rules::deny) by their address. Anybody can send them, so answering them
-    /// should be cheap.
+    /// For a service that answers preflights itself, or whose CORS layer is inside of this one.
+    /// Browsers send preflights on their own, and a denied preflight fails the actual request. The
+    /// only remaining check is the [deny list](crate::Rules::deny) of addresses. Anybody can send
+    /// preflights, so answering them should be cheap.
     ///
-    /// **They must reach nothing but what answers them.** A preflight is known by its head alone.
-    /// If the service takes it for another request, it is a way around all limits. A handler for
+    /// **Preflights must reach only the code that answers them.** They are recognized by their head
+    /// alone. If the service treats one as another request, it bypasses all limits. A handler for
     /// any method does so, and so does tonic, which serves calls by any method. A CORS layer in
-    /// between prevents it if it answers every `OPTIONS`, as that of tower-http does.
+    /// between prevents this if it answers every `OPTIONS`, as tower-http's does.
     ///
-    /// If the CORS layer can be *outside* of this one, that is better: it answers preflights, and
-    /// code in a browser can see denials and quota headers (see [`QuotaHeaders`]).
+    /// If possible, put the CORS layer *outside* of this one instead: it answers preflights, and
+    /// browser code can see denials and quota headers (see [`QuotaHeaders`]).
     #[must_use]
     pub fn skip_preflights(mut self) -> Self {
         Arc::make_mut(&mut self.settings).skips_preflights = true;
         self
     }
 
-    /// Puts a [`Verdict`](crate::Verdict) into the extensions of each request that is let through,
-    /// so that the service can see what is left. In axum's handlers, `Option<Decision>` is then an extractor.
-    /// The verdict is empty if no policy was asked, for example while limiting is
+    /// Adds a [`Verdict`](crate::Verdict) to the extensions of each admitted request, so that the
+    /// service can see what remains. In axum handlers, `Option<Decision>` is then an extractor. The
+    /// verdict is empty if no policy was evaluated, for example while limiting is
     /// [off](Limiter::turn_off). Off by default, since it takes an allocation or two for each
     /// request.
     #[must_use]

@@ -1,5 +1,5 @@
-//! The tower layers: one around services that answer HTTP requests, and one that makes callers of
-//! any service wait.
+//! The tower layers: one limits the requests to an HTTP service, the other makes callers of any
+//! service wait.
 
 mod admission;
 mod future;

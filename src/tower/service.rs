@@ -17,19 +17,19 @@ use crate::request::RequestHead;
 /// A denied request is answered without calling the inner service. The inner service's errors pass
 /// through unchanged.
 ///
-/// A delayed request (see [`Policy::max_wait`](crate::Policy::max_wait)) occupies no place in the
-/// inner service. When its delay is over, it waits until the service is ready; if that fails, it
-/// fails with the service's error. While the service is not ready, such requests gather, and
-/// several may go on together even if a queue let them out one after the other.
+/// A delayed request (see [`Policy::max_wait`](crate::Policy::max_wait)) reserves nothing in the
+/// inner service. After its delay it waits until the service is ready; if that fails, it fails with
+/// the service's error. Requests whose delay has ended may accumulate while the service is not
+/// ready, and then go on together.
 ///
-/// Dropping the future at any point is safe. A request that was let through stays charged; one
-/// whose answer was still on its way may be charged. A request that is delayed, or would have been,
-/// gives back what it has taken, except for what others have queued behind. What a
-/// [concurrency](crate::Limit::concurrency) limit holds is given back, as it is when the response's
-/// body has ended or is dropped.
+/// Dropping the future at any point is safe. An admitted request stays charged; one that still
+/// waits for the store may be charged. A request that is delayed, or would have been, is refunded,
+/// except for permits behind which others have queued. Permits of a
+/// [concurrency](crate::Limit::concurrency) limit are released, as when the response's body ends or
+/// is dropped.
 ///
-/// Delaying requests, holding the places of a concurrency limit over any store, and giving back over
-/// Redis need a tokio runtime with time enabled. Without it, a place lapses while its request runs.
+/// A tokio runtime with time enabled is needed to delay requests, to hold permits of a concurrency
+/// limit, and for refunds over Redis. Without it, a lease expires while its request runs.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S, K = Kept> {
     inner: S,
@@ -63,15 +63,14 @@ impl<S, K> RateLimit<S, K> {
 }
 
 impl<S: Clone, K> RateLimit<S, K> {
-    /// Takes the instance that was polled ready, and leaves its clone, which was not, for the next
-    /// call.
+    /// Takes the instance that was polled ready and leaves an unready clone for the next call.
     fn take_ready(&mut self) -> S {
         let unready = self.inner.clone();
         std::mem::replace(&mut self.inner, unready)
     }
 
-    /// Drops the ready instance, as others need what it holds for this request (a permit, a place
-    /// in a queue).
+    /// Drops the ready instance, since others need what it reserved for this request (a permit, a
+    /// place in a queue).
     fn give_up_ready(&mut self) {
         self.inner = self.inner.clone();
     }
@@ -114,7 +113,7 @@ where
     }
 }
 
-/// Allows a single tonic service to be wrapped: `Server::builder().add_service(...)` routes by this
+/// Allows wrapping a single tonic service: `Server::builder().add_service(...)` routes by this
 /// name.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]

@@ -17,7 +17,7 @@ on_every_store! {
     a_lease_that_is_renewed_lives_on
     a_lease_never_outlives_its_renewal
     a_lapsed_lease_is_not_revived
-    a_wait_behind_many_leases_of_several_permits_is_not_too_short
+    wait_behind_many_leases_of_several_permits_is_long_enough
     of_many_leases_that_lapse_at_once_all_are_looked_at_or_none
     a_release_is_idempotent
     a_release_of_nothing_leaves_nothing
@@ -85,7 +85,7 @@ async fn the_leases_of_a_server_that_crashed_lapse_by_themselves(bench: &Bench) 
 }
 
 /// The first 64 are looked at, and the others are taken to hold one permit each.
-async fn a_wait_behind_many_leases_of_several_permits_is_not_too_short(bench: &Bench) {
+async fn wait_behind_many_leases_of_several_permits_is_long_enough(bench: &Bench) {
     let limit = Limit::concurrency(200).lease(HOUR);
     for number in 1..=100 {
         bench.advance(SECOND);

@@ -10,13 +10,13 @@ use support::bench::Bench;
 use support::on_every_store;
 
 on_every_store! {
-    exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate
+    frozen_clock_admits_exactly_the_burst_at_every_rate
     a_rate_of_no_whole_microseconds_is_exact_over_time
     denied_until_retry_after_and_allowed_at_it
-    the_taker_of_the_last_permit_is_told_exactly_when_to_return
+    last_permit_reports_exactly_when_the_next_comes_back
     idling_gives_no_permit_too_many
-    remaining_counts_down_and_is_what_could_be_taken
-    who_takes_for_good_is_told_of_the_same_reset
+    remaining_counts_down_and_can_be_acquired
+    final_acquires_report_the_same_reset
     hammering_while_denied_never_pushes_the_reset_away
     a_clock_that_steps_back_never_frees_capacity
     a_clock_that_was_ahead_denies_for_two_windows_at_most
@@ -26,7 +26,7 @@ on_every_store! {
     the_largest_limits_and_costs_are_exact
 }
 
-async fn exactly_the_burst_is_admitted_at_a_frozen_clock_at_every_rate(bench: &Bench) {
+async fn frozen_clock_admits_exactly_the_burst_at_every_rate(bench: &Bench) {
     for (limit, period) in RATES {
         for burst in [1, 2, 100] {
             let name = format!("burst {burst} of {limit} in {period:?}");
@@ -115,7 +115,7 @@ async fn denied_until_retry_after_and_allowed_at_it(bench: &Bench) {
 
 /// Also when the last of them are taken at once, which a script decides as one sum, and when a take or a
 /// denial is of several.
-async fn the_taker_of_the_last_permit_is_told_exactly_when_to_return(bench: &Bench) {
+async fn last_permit_reports_exactly_when_the_next_comes_back(bench: &Bench) {
     let (permits, window) = (12, 12 * MINUTE);
     for limit in every_algorithm(permits, window) {
         // Places of a concurrency limit come back when their holders end.
@@ -180,7 +180,7 @@ async fn idling_gives_no_permit_too_many(bench: &Bench) {
 }
 
 /// `check` takes for good, and nobody needs the instant.
-async fn who_takes_for_good_is_told_of_the_same_reset(bench: &Bench) {
+async fn final_acquires_report_the_same_reset(bench: &Bench) {
     for limit in every_algorithm(10, 10 * SECOND) {
         for into_window in [0, 1, 900, 9_999] {
             bench.align(10 * SECOND);
@@ -195,7 +195,7 @@ async fn who_takes_for_good_is_told_of_the_same_reset(bench: &Bench) {
     }
 }
 
-async fn remaining_counts_down_and_is_what_could_be_taken(bench: &Bench) {
+async fn remaining_counts_down_and_can_be_acquired(bench: &Bench) {
     for limit in every_algorithm(6, MINUTE) {
         for left in (0..6).rev() {
             assert_eq!(bench.ask(limit, 1).await.remaining(), left, "{limit:?}");

@@ -162,7 +162,7 @@ async fn it_leaks_the_same_whether_or_not_it_is_asked_meanwhile(bench: &Bench) {
     }
 }
 
-/// A bucket without a time to live would block for ever whoever filled it once.
+/// A bucket without a time to live would block a client for ever once it was full.
 async fn a_full_bucket_is_empty_again_in_time(bench: &Bench) {
     let limit = Limit::leaky_bucket(60, per_minute(1));
     bench.drain(limit, 1).await;

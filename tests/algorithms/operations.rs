@@ -15,17 +15,17 @@ on_every_store! {
     a_peek_takes_nothing_and_is_always_allowed
     a_charge_takes_without_asking_and_may_go_over
     what_is_charged_above_the_limit_is_waited_for
-    what_is_charged_above_all_that_can_be_counted_leaves_no_trace
-    what_is_charged_when_the_clock_has_stepped_back_forgives_no_debt
-    what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits
+    charges_above_the_largest_count_leave_no_trace
+    charges_after_a_clock_step_back_forgive_no_debt
+    withdrawing_from_a_full_bucket_without_waiters_refunds
     nothing_is_withdrawn_while_somebody_may_wait_a_fraction
     a_credit_is_clamped_at_the_untouched_state
-    a_credit_of_what_was_taken_undoes_it
+    a_credit_of_the_same_permits_undoes_an_acquire
     a_credit_never_revives_an_ended_window
-    no_more_is_credited_than_was_taken
+    no_more_is_credited_than_was_used
     a_credit_does_not_extend_what_is_left
-    what_is_refunded_was_never_taken
-    what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little
+    refunded_permits_count_as_never_acquired
+    late_refunds_of_a_busy_log_make_no_wait_too_short
     a_reset_forgets_this_key_and_no_other
     what_takes_nothing_leaves_nothing_behind
 }
@@ -88,7 +88,7 @@ async fn what_is_charged_above_the_limit_is_waited_for(bench: &Bench) {
     }
 }
 
-async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &Bench) {
+async fn charges_above_the_largest_count_leave_no_trace(bench: &Bench) {
     let limit = Limit::sliding_window(1, SECOND).slices(2);
     bench.align(SECOND);
     let _ = bench.act(limit, Action::Charge(u64::MAX)).await;
@@ -100,7 +100,7 @@ async fn what_is_charged_above_all_that_can_be_counted_leaves_no_trace(bench: &B
 }
 
 /// Then more is owed than a charge can ever bring about.
-async fn what_is_charged_when_the_clock_has_stepped_back_forgives_no_debt(bench: &Bench) {
+async fn charges_after_a_clock_step_back_forgive_no_debt(bench: &Bench) {
     let limit = Limit::gcra(1, 366 * DAY).burst(1);
     let _ = bench.act(limit, Action::Charge(1_000)).await;
     bench.clock.step_back(HOUR);
@@ -110,7 +110,7 @@ async fn what_is_charged_when_the_clock_has_stepped_back_forgives_no_debt(bench:
     assert_eq!(bench.ask(limit, 0).await.reset_after(), before);
 }
 
-async fn what_is_withdrawn_from_a_full_bucket_comes_back_as_nobody_waits(bench: &Bench) {
+async fn withdrawing_from_a_full_bucket_without_waiters_refunds(bench: &Bench) {
     let limit = Limit::token_bucket(5, per_minute(5));
     let receipt = bench.ask(limit, 2).await.receipt();
     assert_eq!(bench.ask(limit, 3).await.remaining(), 0);
@@ -155,7 +155,7 @@ async fn a_credit_is_clamped_at_the_untouched_state(bench: &Bench) {
     }
 }
 
-async fn a_credit_of_what_was_taken_undoes_it(bench: &Bench) {
+async fn a_credit_of_the_same_permits_undoes_an_acquire(bench: &Bench) {
     for limit in every_algorithm(5, MINUTE) {
         let _ = bench.ask(limit, 1).await;
         bench.advance(SECOND);
@@ -201,7 +201,7 @@ async fn a_credit_never_revives_an_ended_window(bench: &Bench) {
 }
 
 /// In a log, the credit of an entry removes it; the second finds it gone and credits nothing.
-async fn no_more_is_credited_than_was_taken(bench: &Bench) {
+async fn no_more_is_credited_than_was_used(bench: &Bench) {
     for limit in every_algorithm(9, MINUTE) {
         let taken = bench.ask(limit, 4).await.receipt().taken_at();
         for (permits, left) in [(3, 8), (3, 9), (3, 9)] {
@@ -272,7 +272,7 @@ async fn what_takes_nothing_leaves_nothing_behind(bench: &Bench) {
 
 /// With a limit on failed logins, those that succeed in between neither add to the failures nor
 /// keep them.
-async fn what_is_refunded_was_never_taken(bench: &Bench) {
+async fn refunded_permits_count_as_never_acquired(bench: &Bench) {
     for (_, limit) in in_time(5, MINUTE) {
         bench.align(MINUTE);
         let mut left = Vec::new();
@@ -307,7 +307,7 @@ async fn what_is_refunded_was_never_taken(bench: &Bench) {
 }
 
 /// If too many were let in since, the oldest entry is given back in its place.
-async fn what_is_refunded_late_of_a_busy_log_makes_nobody_wait_too_little(bench: &Bench) {
+async fn late_refunds_of_a_busy_log_make_no_wait_too_short(bench: &Bench) {
     let limit = Limit::sliding_log(100, MINUTE);
     for (others, left_then) in [(31, 100 - 31), (32, 100 - 32)] {
         assert!(bench.ask(limit, 1).await.is_allowed());

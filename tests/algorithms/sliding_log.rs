@@ -17,12 +17,12 @@ on_every_store! {
     keeps_what_is_within_the_window
     window_of_a_year_does_not_overflow
     a_cost_of_n_occupies_n_permits
-    a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one
+    a_longer_window_credits_nothing_that_a_shorter_one_counts
     a_shorter_window_gives_back_only_what_it_counts
     a_shorter_window_gives_back_the_oldest_if_unknown_which
     a_shorter_window_gives_back_nothing_that_has_lapsed_by_it
     what_a_longer_window_leaves_lapses_by_its_own_length
-    without_the_newest_time_may_stand_still_earlier_and_more_count
+    crediting_the_newest_entry_may_make_more_count
     the_newest_32_permits_are_known_by_their_instant
 }
 
@@ -101,7 +101,7 @@ async fn a_cost_of_n_occupies_n_permits(bench: &Bench) {
 
 /// It is not known when they were taken: the oldest are given back, and one of those counts only by
 /// the longer window.
-async fn a_longer_window_gives_back_nothing_that_counts_in_a_shorter_one(bench: &Bench) {
+async fn a_longer_window_credits_nothing_that_a_shorter_one_counts(bench: &Bench) {
     let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
     let _ = bench.ask(long, 1).await;
     bench.advance(40 * SECOND);
@@ -158,7 +158,7 @@ async fn what_a_longer_window_leaves_lapses_by_its_own_length(bench: &Bench) {
     assert_eq!(left.reset_after(), Duration::ZERO);
 }
 
-async fn without_the_newest_time_may_stand_still_earlier_and_more_count(bench: &Bench) {
+async fn crediting_the_newest_entry_may_make_more_count(bench: &Bench) {
     let [long, short] = [HOUR, MINUTE].map(|window| Limit::sliding_log(10, window));
     let _ = bench.ask(long, 2).await;
     bench.advance(2 * MINUTE);

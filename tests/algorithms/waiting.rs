@@ -14,7 +14,7 @@ on_every_store! {
     a_cost_above_the_capacity_waits_for_all_earlier_callers
     who_waits_until_it_fits_goes_on_when_it_does
     who_gives_up_gives_back_unless_somebody_waits_behind
-    who_does_not_wait_is_told_of_no_delay
+    callers_that_do_not_wait_get_no_delay
     what_gives_no_permits_ahead_of_time_lets_nobody_wait
 }
 
@@ -125,7 +125,7 @@ async fn who_gives_up_gives_back_unless_somebody_waits_behind(bench: &Bench) {
     }
 }
 
-async fn who_does_not_wait_is_told_of_no_delay(bench: &Bench) {
+async fn callers_that_do_not_wait_get_no_delay(bench: &Bench) {
     for limit in BUCKETS.into_iter().chain([QUEUE]) {
         bench.drain(limit, 1).await;
         let denied = bench.ask(limit, 1).await;

@@ -29,7 +29,7 @@ on_every_store! {
     outside_of_http_the_policys_own_limit_holds
     a_limit_that_makes_no_sense_is_the_servers_fault
     a_limit_of_another_algorithm_is_the_servers_fault
-    a_limit_chosen_to_be_nothing_denies_for_ever_and_takes_nothing
+    a_limit_of_nothing_denies_for_ever_and_uses_nothing
     a_limit_of_nothing_may_give_way_to_a_chosen_one
     a_reset_under_a_limit_of_nothing_forgets_chosen_limits
 }
@@ -81,7 +81,7 @@ impl Site {
     }
 }
 
-fn told<'a>(headers: &'a HeaderMap, field: &str) -> &'a str {
+fn value_of<'a>(headers: &'a HeaderMap, field: &str) -> &'a str {
     headers[field].to_str().unwrap()
 }
 
@@ -123,16 +123,19 @@ async fn each_request_is_judged_by_the_limit_of_its_tier(bench: &Bench) {
 
     let basic = site.ask("carol", "basic").await;
     assert_eq!(
-        told(basic.headers(), "ratelimit-policy"),
+        value_of(basic.headers(), "ratelimit-policy"),
         "\"user\";q=2;w=60"
     );
-    assert_eq!(told(basic.headers(), "ratelimit"), "\"user\";r=1;t=30");
+    assert_eq!(value_of(basic.headers(), "ratelimit"), "\"user\";r=1;t=30");
     let premium = site.ask("dave", "premium").await;
     assert_eq!(
-        told(premium.headers(), "ratelimit-policy"),
+        value_of(premium.headers(), "ratelimit-policy"),
         "\"user\";q=600;w=3600"
     );
-    assert_eq!(told(premium.headers(), "ratelimit"), "\"user\";r=3;t=18");
+    assert_eq!(
+        value_of(premium.headers(), "ratelimit"),
+        "\"user\";r=3;t=18"
+    );
 }
 
 async fn the_key_chooses_too(bench: &Bench) {
@@ -158,8 +161,8 @@ async fn an_upgrade_keeps_the_permits_that_were_used(bench: &Bench) {
         if name != "queue" {
             let upgraded = site.ask("alice", "premium").await;
             assert_eq!(upgraded.status(), 200, "{name}");
-            let told = told(upgraded.headers(), "ratelimit");
-            assert!(told.starts_with("\"user\";r=2"), "{name}: {told}");
+            let value = value_of(upgraded.headers(), "ratelimit");
+            assert!(value.starts_with("\"user\";r=2"), "{name}: {value}");
         }
         bench.advance(5 * MINUTE);
     }
@@ -175,8 +178,8 @@ async fn a_downgrade_keeps_the_permits_that_were_used(bench: &Bench) {
         for _ in 0..3 {
             let downgraded = site.ask("alice", "basic").await;
             assert_eq!(downgraded.status(), 429, "{name}");
-            let told = told(downgraded.headers(), "ratelimit");
-            assert!(told.starts_with("\"user\";r=0"), "{name}: {told}");
+            let value = value_of(downgraded.headers(), "ratelimit");
+            assert!(value.starts_with("\"user\";r=0"), "{name}: {value}");
         }
         // Nothing of it was lost on the way.
         let upgraded = bench.limiter([Policy::new("user", at_once(7))]);
@@ -266,7 +269,7 @@ async fn outside_of_http_the_policys_own_limit_holds(bench: &Bench) {
     assert_eq!((decision.limit(), decision.remaining()), (2, 1));
 }
 
-/// What the client is told if this is the premium tier's limit.
+/// What the headers show if this is the premium tier's limit.
 async fn refusal(bench: &Bench, own: Limit, chosen: Limit) -> String {
     let limiter = bench.limiter([tiers(own, chosen)]);
     let site = Site::behind(&limiter).await;
@@ -310,7 +313,7 @@ async fn a_limit_of_another_algorithm_is_the_servers_fault(bench: &Bench) {
     );
 }
 
-async fn a_limit_chosen_to_be_nothing_denies_for_ever_and_takes_nothing(bench: &Bench) {
+async fn a_limit_of_nothing_denies_for_ever_and_uses_nothing(bench: &Bench) {
     let two_rates = |most| Limit::fixed_window(most, MINUTE).and(10, 60 * MINUTE);
     let of_several: [(&str, Make); 1] = [("two_rates", two_rates)];
     for (name, limit) in AT_ONCE.into_iter().chain(of_several) {
@@ -324,8 +327,12 @@ async fn a_limit_chosen_to_be_nothing_denies_for_ever_and_takes_nothing(bench: &
             assert_eq!(response.status(), 429, "{name}");
             let headers = response.headers();
             assert!(!headers.contains_key("retry-after"), "{name}");
-            assert_eq!(told(headers, "ratelimit-policy"), "\"user\";q=0", "{name}");
-            assert_eq!(told(headers, "ratelimit"), "\"user\";r=0", "{name}");
+            assert_eq!(
+                value_of(headers, "ratelimit-policy"),
+                "\"user\";q=0",
+                "{name}"
+            );
+            assert_eq!(value_of(headers, "ratelimit"), "\"user\";r=0", "{name}");
         }
         assert_eq!(bench.stored(), stored, "{name}: no store was asked");
         let untouched = limiter.peek("all", Key::everybody()).await.unwrap();

@@ -1,6 +1,7 @@
 //! What a limiter and its layer do with a request or an operation, on every store.
 
 mod cancelled;
+mod consistent_answers;
 mod dynamic_limits;
 mod operations;
 mod panics;
@@ -10,5 +11,4 @@ mod rules;
 mod settle;
 mod settle_at_end;
 mod throttle;
-mod told;
 mod waiting;

@@ -19,8 +19,8 @@ use tower_throttle::{
 on_every_store! {
     looking_takes_nothing_and_is_always_allowed
     a_charge_may_pass_the_limit_and_has_to_come_back
-    charges_without_end_are_told_and_can_be_credited
-    a_credit_gives_back_no_more_than_was_taken
+    charges_without_end_are_reported_and_can_be_credited
+    a_credit_gives_back_no_more_than_was_used
     a_credit_of_a_fraction_leaves_none
     a_credit_makes_no_window_longer
     a_credit_revives_no_window_that_has_ended
@@ -107,7 +107,7 @@ async fn a_charge_may_pass_the_limit_and_has_to_come_back(bench: &Bench) {
     }
 }
 
-async fn charges_without_end_are_told_and_can_be_credited(bench: &Bench) {
+async fn charges_without_end_are_reported_and_can_be_credited(bench: &Bench) {
     for (name, limit) in every(10, MINUTE) {
         let limiter = limiter_of(bench, [(name, limit)]);
         for _ in 0..3 {
@@ -116,14 +116,14 @@ async fn charges_without_end_are_told_and_can_be_credited(bench: &Bench) {
             assert_eq!(charged.remaining(), 0, "{name}");
         }
         assert!(!limiter.check(name, "alice").await.unwrap().is_allowed());
-        // What nobody needs to tell apart is not counted apart.
+        // Charges that need not be separated are not counted separately.
         let credited = limiter.credit(name, "alice", u64::MAX).await.unwrap();
         assert_untouched(&credited, 10, name);
         assert_had(&limiter, name, 10).await;
     }
 }
 
-async fn a_credit_gives_back_no_more_than_was_taken(bench: &Bench) {
+async fn a_credit_gives_back_no_more_than_was_used(bench: &Bench) {
     for (name, limit) in every(10, MINUTE) {
         let limiter = limiter_of(bench, [(name, limit)]);
         let stored = bench.stored();

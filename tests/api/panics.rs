@@ -19,7 +19,7 @@ use tower_throttle::{
     ThrottleLayer,
 };
 
-/// An observer that panics whatever it is told.
+/// An observer that panics at every event.
 struct Panics;
 
 impl Observer for Panics {
@@ -42,9 +42,9 @@ impl Observer for Panics {
 
 /// An observer behind it.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<(Vec<DecisionResult>, Vec<RefusalReason>)>>);
+struct Observed(Arc<Mutex<(Vec<DecisionResult>, Vec<RefusalReason>)>>);
 
-impl Observer for Told {
+impl Observer for Observed {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
         self.0.lock().unwrap().0.push(event.result());
     }
@@ -54,8 +54,8 @@ impl Observer for Told {
     }
 }
 
-async fn an_observer_that_panics_fails_no_request_and_costs_no_permits(bench: &Bench) {
-    let told = Told::default();
+async fn a_panicking_observer_fails_no_request(bench: &Bench) {
+    let told = Observed::default();
     let policies = [
         Policy::new("window", Limit::fixed_window(2, MINUTE)),
         Policy::new("queue", Limit::gcra(60_000, MINUTE).burst(1)),
@@ -155,10 +155,10 @@ async fn what_panics_in_a_request_costs_no_other_request_anything(bench: &Bench)
 
 on_every_store! {
     what_panics_in_a_request_costs_no_other_request_anything
-    an_observer_that_panics_fails_no_request_and_costs_no_permits
+    a_panicking_observer_fails_no_request
 }
 
-/// A store that panics while it is told to, either where it is asked or where its answer is awaited.
+/// A store that panics on demand, when it is asked or when its answer is awaited.
 #[derive(Clone)]
 struct Unsound {
     store: MemoryStore,
@@ -233,7 +233,7 @@ async fn a_store_that_always_panics_fails_requests_not_the_process() {
 
 /// An answer that has panicked must not be polled again.
 #[tokio::test]
-async fn a_store_that_panics_is_not_waited_for_when_its_caller_is_gone() {
+async fn a_panicking_store_is_not_awaited_after_its_caller_left() {
     let store = Unsound::new(true);
     let policy = Policy::new("queue", Limit::gcra(1, SECOND)).max_wait(MINUTE);
     let limiter = Limiter::new(store.clone(), [policy]).unwrap();

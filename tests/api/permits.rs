@@ -8,10 +8,10 @@ use support::limits::in_time;
 use support::on_every_store;
 
 on_every_store! {
-    all_policies_admit_or_nothing_is_taken
+    all_policies_admit_or_nothing_is_acquired
     what_is_settled_last_is_used_in_place_of_what_was_charged
     what_cannot_be_settled_is_an_error_and_changes_nothing
-    asking_twice_about_one_key_is_an_error_by_the_name_of_the_policy
+    asking_twice_about_one_key_is_an_error_naming_the_policy
     a_permit_that_is_cancelled_gives_everything_back
     a_permit_that_is_dropped_gives_back_its_places_alone
 }
@@ -46,7 +46,7 @@ async fn left(limiter: &Limiter) -> [u64; 3] {
     left
 }
 
-async fn all_policies_admit_or_nothing_is_taken(bench: &Bench) {
+async fn all_policies_admit_or_nothing_is_acquired(bench: &Bench) {
     let limiter = limiter(bench);
     let permit = ask(&limiter, [1, 6, 4]).await.unwrap();
     let each = permit.verdict().iter();
@@ -106,7 +106,7 @@ async fn what_cannot_be_settled_is_an_error_and_changes_nothing(bench: &Bench) {
     assert_eq!(left(&limiter).await, [10, 6, 7]);
 }
 
-async fn asking_twice_about_one_key_is_an_error_by_the_name_of_the_policy(bench: &Bench) {
+async fn asking_twice_about_one_key_is_an_error_naming_the_policy(bench: &Bench) {
     let limiter = limiter(bench);
     let twice = [
         ("org", "of org", 1),

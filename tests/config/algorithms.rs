@@ -80,7 +80,7 @@ async fn a_limit_of_no_permits_admits_nothing_under_any_algorithm() {
 }
 
 #[test]
-fn a_limit_that_could_not_hold_is_refused_in_the_line_that_says_it() {
+fn invalid_limits_are_refused_in_their_line() {
     for (algorithm, fields, refused) in [
         (
             "concurrency",
@@ -293,7 +293,7 @@ fn an_option_that_makes_no_sense_is_refused_in_its_line() {
         (
             "token-bucket",
             "capacity = 4294967295",
-            "capacity: got 4294967295, expected as many permits as come back within 100 years",
+            "capacity: got 4294967295, expected at most what refills within 100 years",
         ),
         (
             "leaky-bucket",
@@ -436,7 +436,7 @@ fn rates_that_make_no_sense_are_refused_in_their_line() {
         (
             "gcra",
             "limit = [\"100/s\", \"50/h\"]",
-            "line 7: policy \"client\": limit: 100 in 1 s: this many never fit beside 50 in a \
+            "line 7: policy \"client\": limit: 100 in 1 s: has no effect beside 50 in a \
              longer period; a shorter period needs fewer permits"
                 .to_owned(),
         ),

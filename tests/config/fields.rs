@@ -96,7 +96,7 @@ fn a_field_that_is_missing_is_refused_with_an_example() {
 }
 
 #[test]
-fn a_policy_without_a_key_is_told_one_that_tells_clients_apart() {
+fn a_missing_key_error_suggests_one_that_separates_clients() {
     let policy = "name = \"client\"\nalgorithm = \"gcra\"\nlimit = \"1/s\"";
     let without_key = |trusted: &str| refusal(&format!("{trusted}{}", with_policy(policy)));
     let told = without_key("");

@@ -148,7 +148,7 @@ async fn a_field_that_is_null_is_left_out() {
 }
 
 #[test]
-fn values_that_toml_lacks_are_refused_with_the_policy_and_the_field() {
+fn values_that_toml_lacks_are_refused_by_policy_and_field() {
     let in_list = "null cannot be an item of a list, leave it out";
     for (right, wrong, refused) in [
         (

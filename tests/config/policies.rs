@@ -3,14 +3,14 @@
 
 use super::{read, refusal, refusal_of, with_field};
 
-fn is_taken(field: &str) {
+fn accepts(field: &str) {
     read(&with_field(field));
 }
 
 #[test]
-fn a_wait_of_up_to_a_day_is_taken() {
-    is_taken("max_wait = \"1ms\"");
-    is_taken("max_wait = \"24h\"");
+fn waits_of_up_to_a_day_are_accepted() {
+    accepts("max_wait = \"1ms\"");
+    accepts("max_wait = \"24h\"");
     for (wait, refused) in [
         ("\"0s\"", "got \"0s\", expected 1 ms to 24 h"),
         ("\"25h\"", "got \"25h\", expected 1 ms to 24 h"),
@@ -24,8 +24,8 @@ fn a_wait_of_up_to_a_day_is_taken() {
 }
 
 #[test]
-fn a_group_is_taken_of_all_limits_that_can_be_in_one() {
-    is_taken("group = \"client\"");
+fn groups_of_all_limits_that_support_them_are_accepted() {
+    accepts("group = \"client\"");
     for (group, refused) in [
         (
             "\"\"",
@@ -41,11 +41,11 @@ fn a_group_is_taken_of_all_limits_that_can_be_in_one() {
 }
 
 #[test]
-fn a_penalty_is_taken_however_its_table_is_written() {
-    is_taken("penalty = { denials = 10, within = \"15min\", ban = \"1h\" }");
-    is_taken("penalty = { denials = 10, within = \"15min\", ban = \"1h\", longest = \"24h\" }");
-    is_taken("penalty = { denials = 100, within = \"1ms\", ban = \"366day\" }");
-    is_taken("penalty.denials = 10\npenalty.within = \"15min\"\npenalty.ban = \"1h\"");
+fn penalties_are_accepted_in_every_form_of_table() {
+    accepts("penalty = { denials = 10, within = \"15min\", ban = \"1h\" }");
+    accepts("penalty = { denials = 10, within = \"15min\", ban = \"1h\", longest = \"24h\" }");
+    accepts("penalty = { denials = 100, within = \"1ms\", ban = \"366day\" }");
+    accepts("penalty.denials = 10\npenalty.within = \"15min\"\npenalty.ban = \"1h\"");
     let table = "[policy.penalty]\ndenials = 10\nwithin = \"15min\"\nban = \"1h\"\n";
     read(&format!("{}{table}", with_field("cost = 1")));
 }
@@ -108,7 +108,7 @@ fn a_penalty_that_makes_no_sense_is_refused_in_its_line() {
 }
 
 #[test]
-fn a_penalty_of_several_lines_is_refused_in_the_line_that_is_wrong() {
+fn a_wrong_line_of_a_penalty_is_named() {
     // It begins in line 8.
     let policy = format!("{}[policy.penalty]\n", with_field("cost = 1"));
     for (penalty, refused) in [
@@ -133,9 +133,9 @@ fn a_penalty_of_several_lines_is_refused_in_the_line_that_is_wrong() {
 
 #[test]
 fn prefetch_that_makes_no_sense_is_refused() {
-    is_taken("prefetch = true");
-    is_taken("prefetch = { share = 1, max_age = \"10ms\" }");
-    is_taken("prefetch = { share = 0.001, max_age = \"60s\" }");
+    accepts("prefetch = true");
+    accepts("prefetch = { share = 1, max_age = \"10ms\" }");
+    accepts("prefetch = { share = 0.001, max_age = \"60s\" }");
     let share = "expected a share of the limit, above 0 and at most 1";
     for (prefetch, refused) in [
         (
@@ -191,8 +191,8 @@ fn prefetch_that_makes_no_sense_is_refused() {
 
 #[test]
 fn statuses_that_count_are_one_or_a_list() {
-    is_taken("count_status = 401");
-    is_taken("count_status = [100, 599]");
+    accepts("count_status = 401");
+    accepts("count_status = [100, 599]");
     let expected = "expected a status from 100 to 599, such as 401, or a list of statuses";
     for (given, text) in [
         ("99", "99"),
@@ -221,9 +221,9 @@ fn statuses_that_count_are_one_or_a_list() {
 
 #[test]
 fn grpc_statuses_that_count_are_one_or_a_list() {
-    is_taken("count_grpc_status = 1");
-    is_taken("count_grpc_status = [7, 16]");
-    is_taken("count_status = 401\ncount_grpc_status = 16");
+    accepts("count_grpc_status = 1");
+    accepts("count_grpc_status = [7, 16]");
+    accepts("count_status = 401\ncount_grpc_status = 16");
     let expected = "expected a gRPC status from 1 to 16, such as 16 for UNAUTHENTICATED, or a list of \
          statuses";
     for (given, text) in [
@@ -248,7 +248,7 @@ fn grpc_statuses_that_count_are_one_or_a_list() {
 #[test]
 fn a_share_for_which_a_policy_is_enforced_is_in_whole_percent() {
     for share in ["0%", "5%", "100%"] {
-        is_taken(&format!("enforce = \"{share}\""));
+        (&format!("enforce = \"{share}\""));
     }
     let expected = "expected a share of the keys, \"0%\" to \"100%\"";
     for (given, text) in [("5", "5"), ("\"5\"", "\"5\""), ("\"101%\"", "\"101%\"")] {
@@ -261,8 +261,8 @@ fn a_share_for_which_a_policy_is_enforced_is_in_whole_percent() {
 
 #[test]
 fn a_meter_settles_alone_and_by_a_name_that_is_not_empty() {
-    is_taken("settle = \"meter\"");
-    is_taken("settle = \"meter:cents\"");
+    ("settle = \"meter\"");
+    ("settle = \"meter:cents\"");
     let expected = "expected \"meter\", or \"meter:<name>\" for the meter of a name";
     for (given, text) in [
         ("1", "1"),

@@ -112,7 +112,7 @@ fn trust_in_every_address_is_refused_unless_proxies_are_counted() {
     }
 }
 
-/// Nobody should believe that the clients behind a proxy are told apart.
+/// Otherwise a file would seem to separate the clients behind a proxy.
 #[test]
 fn settings_about_proxies_are_refused_if_none_is_trusted() {
     for field in [
@@ -153,7 +153,7 @@ fn a_route_that_cannot_be_read_is_refused_in_its_line() {
 }
 
 #[tokio::test]
-async fn a_request_without_a_key_is_taken_as_the_policy_says() {
+async fn requests_without_a_key_follow_the_policy() {
     let policy =
         "name = \"user\"\nalgorithm = \"gcra\"\nlimit = \"1/min\"\nkey = \"header:x-user\"";
     for (said, statuses) in [
@@ -213,7 +213,7 @@ async fn by_a_policy_on_none_handlers_ask_and_no_request_is_judged() {
 }
 
 #[test]
-fn settings_about_requests_are_refused_on_a_policy_for_no_request() {
+fn request_settings_are_refused_on_a_policy_for_no_request() {
     for field in [
         "tiers = [{ key = \"user\", values = [\"ada\"], limit = \"3/h\" }]",
         "key = \"header:x-user\"",

@@ -91,7 +91,7 @@ async fn addresses_on_the_lists_are_refused_or_let_through() {
 
 /// Otherwise a listed client would only have to claim that somebody else is asking.
 #[tokio::test]
-async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
+async fn listed_addresses_match_the_client_behind_proxies() {
     let head = "trusted_proxies = [\"10.0.0.0/8\"]\ndeny = [\"203.0.113.9\"]";
     let layer = layer(&file(head, "everybody"));
     for (peer, told, status) in [
@@ -108,7 +108,7 @@ async fn a_listed_address_is_that_of_the_client_as_the_proxies_tell_it() {
 }
 
 #[test]
-fn a_listed_address_taken_for_a_proxy_is_refused_in_its_line() {
+fn a_listed_address_of_a_proxy_is_refused_in_its_line() {
     for list in ["deny", "allow"] {
         for range in ["10.1.2.3", "10.3.0.0/16"] {
             let lists = format!(
@@ -117,8 +117,8 @@ fn a_listed_address_taken_for_a_proxy_is_refused_in_its_line() {
             assert_eq!(
                 refusal(&file(&lists, "everybody")),
                 format!(
-                    "line 5: {list}: got {range:?}: lies within the trusted proxies, so it is \
-                     never a client's"
+                    "line 5: {list}: got {range:?}: lies within the trusted proxies, so no client \
+                     can have it"
                 )
             );
             read(&file(&format!("{lists}\ntrusted_hops = 1"), "everybody"));
@@ -189,7 +189,7 @@ async fn every_entry_of_the_documented_lists_matches_somebody() {
 }
 
 #[tokio::test]
-async fn tenants_are_told_apart_by_host_wherever_the_request_has_it() {
+async fn tenants_are_separated_by_host_wherever_it_is() {
     let layer = layer(&file("", "host"));
     let over_http_1 = |host: &str| {
         let mut request = get("/");
@@ -210,7 +210,7 @@ async fn tenants_are_told_apart_by_host_wherever_the_request_has_it() {
 }
 
 #[tokio::test]
-async fn clients_are_told_apart_by_the_files_hops_and_prefix() {
+async fn clients_are_separated_by_the_files_hops_and_prefix() {
     let head = "trusted_proxies = [\"0.0.0.0/0\", \"::/0\"]\ntrusted_hops = 2";
     let layer = layer(&file(head, "client-addr"));
     for (told, status) in [

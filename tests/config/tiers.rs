@@ -22,8 +22,8 @@ fn request<const N: usize>(headers: [(&str, &str); N]) -> Request<()> {
     request.body(()).unwrap()
 }
 
-/// The limit and the remaining permits, as a response tells them.
-async fn told(layer: &RateLimitLayer, request: Request<()>) -> [String; 2] {
+/// The limit and the remaining permits, as a response shows them.
+async fn quota_headers(layer: &RateLimitLayer, request: Request<()>) -> [String; 2] {
     let response = answers(layer, request).await;
     ["ratelimit-policy", "ratelimit"]
         .map(|name| response.headers()[name].to_str().unwrap().to_owned())
@@ -31,7 +31,7 @@ async fn told(layer: &RateLimitLayer, request: Request<()>) -> [String; 2] {
 
 /// The permits and seconds of the limit that a request has.
 async fn limit_of(layer: &RateLimitLayer, request: Request<()>) -> String {
-    let [policy, _] = told(layer, request).await;
+    let [policy, _] = quota_headers(layer, request).await;
     policy.strip_prefix("\"client\";").unwrap().to_owned()
 }
 
@@ -52,7 +52,7 @@ async fn a_request_has_the_limit_of_its_tier() {
         assert_eq!(found, limit, "{key}");
     }
     assert_eq!(limit_of(&layer, request([])).await, "q=100;w=60");
-    let [_, left] = told(&layer, request([("x-api-key", "partner")])).await;
+    let [_, left] = quota_headers(&layer, request([("x-api-key", "partner")])).await;
     assert!(left.contains("r=28"), "{left}");
 }
 
@@ -63,7 +63,7 @@ async fn the_policys_key_and_not_the_tiers_decides_whose_quota_it_is() {
     ));
     for (key, left) in [("a", "r=499"), ("b", "r=499"), ("a", "r=498")] {
         let gold = request([("x-api-key", key), ("x-plan", "gold")]);
-        let [_, found] = told(&layer, gold).await;
+        let [_, found] = quota_headers(&layer, gold).await;
         assert!(found.contains(left), "{key}: {found}");
     }
 }
@@ -245,7 +245,7 @@ fn tiers_that_make_no_sense_are_refused() {
     }
 }
 
-/// Otherwise it would be denied each time, and nobody would be told why.
+/// Otherwise it would be denied each time, without a reason.
 #[test]
 fn a_tier_too_small_for_the_cost_is_refused_in_its_line() {
     let tiers = "[\n{ key = \"user\", values = [\"a\"], limit = \"30/s\" },\n\

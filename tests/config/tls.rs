@@ -136,7 +136,7 @@ mod over_tls {
     }
 
     #[test]
-    fn a_file_that_cannot_be_used_is_refused_by_the_field_that_names_it() {
+    fn unusable_tls_files_are_refused_by_their_field() {
         let server = TlsServer::start();
         let [certificate, key, missing, other] =
             ["server.pem", "server.key", "missing.pem", "other.pem"].map(|name| server.path(name));

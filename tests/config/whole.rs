@@ -120,7 +120,7 @@ on = "none"
 "#;
 
 #[tokio::test]
-async fn every_field_of_the_format_is_taken() {
+async fn every_field_of_the_format_is_accepted() {
     let config = read(WHOLE);
     assert_eq!(config.headers(), QuotaHeaders::DRAFT_11.on_denials());
     let limiter = config.connect().await.unwrap();

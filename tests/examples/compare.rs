@@ -87,7 +87,7 @@ fn around_a_boundary_a_fixed_window_admits_twice_its_limit() {
 }
 
 #[test]
-fn sliding_log_and_sliding_window_never_admit_more_than_the_limit() {
+fn exact_sliding_algorithms_never_exceed_the_limit() {
     for exact in ["sliding_log", "sliding_window"] {
         assert_eq!(most_in_any_second(exact), LIMIT, "{exact}");
     }

@@ -193,7 +193,7 @@ fn count(decisions: &Decisions, policy: &str, result: &str) -> u32 {
 }
 
 #[tokio::test]
-async fn over_redis_denials_are_counted_from_memory_and_from_the_server() {
+async fn denials_are_counted_by_memory_and_server_over_redis() {
     let redis = Redis::start();
     let example = Running::start(Some(&redis.url()));
     let (mut denied, started) = (0, Instant::now());
@@ -252,7 +252,7 @@ async fn over_redis_an_outage_and_denials_are_counted_apart() {
     let log = example.log();
     for text in [
         "let through uncounted",
-        "refused for lack of an answer",
+        "denied because the store failed",
         "the circuit is open",
         "\"login\" denies all requests",
     ] {

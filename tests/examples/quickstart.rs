@@ -62,7 +62,7 @@ fn header<'a>(response: &'a Response, name: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn the_quickstart_limits_logins_by_user_and_everything_by_address() {
+async fn the_quickstart_limits_logins_and_addresses() {
     let quickstart = Running::start(None);
     let hello = Client::new().get(&quickstart.url).send().await.unwrap();
     assert_eq!(hello.status(), 200);

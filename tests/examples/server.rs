@@ -193,7 +193,7 @@ async fn a_policy_is_about_its_routes_alone() {
 }
 
 #[tokio::test]
-async fn the_server_answers_with_what_it_is_told_to() {
+async fn the_server_answers_as_requested() {
     let server = Running::start("store = \"memory\"\npolicy = []\n");
     let client = Client::new();
     for (path, status) in [
@@ -278,7 +278,7 @@ async fn a_request_under_way_is_answered_before_it_stops() {
 }
 
 #[tokio::test]
-async fn the_server_leaves_no_place_taken_when_it_stops() {
+async fn the_server_leaves_no_place_in_use_when_it_stops() {
     let redis = Redis::start();
     let places = "algorithm = \"concurrency\"\nlimit = 1\nlease = \"1h\"";
     let config = TWO.replace("algorithm = \"fixed-window\"\nlimit = \"2/h\"", places);

@@ -18,7 +18,7 @@ use tower_throttle::{
 use crate::stage::{Counted, check, client, layer, layer_of, listen, serve};
 use support::http_store::Trip;
 
-/// Calls once, with this service config, and returns what the client was told.
+/// Calls once, with this service config, and returns what the client got.
 async fn call(address: SocketAddr, service_config: Option<Value>) -> Value {
     let python = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/grpcio/bin/python");
     let output = Command::new(python)
@@ -38,7 +38,7 @@ async fn call(address: SocketAddr, service_config: Option<Value>) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}:\n{stderr}"))
 }
 
-/// Retries a few times at once, unless it is told another time.
+/// Retries a few times at once, unless a pushback sets another time.
 fn retrying(code: &str) -> Option<Value> {
     Some(json!({
         "methodConfig": [{
@@ -122,7 +122,7 @@ async fn a_store_that_fails_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_retrying_client_comes_back_after_the_pushback_and_not_before() {
+async fn a_client_retries_after_the_pushback_and_not_before() {
     let clock = ManualClock::new();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let policies = [Policy::new("api", Limit::gcra(1, SECOND))];

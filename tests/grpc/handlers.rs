@@ -34,7 +34,7 @@ impl Health for Asking {
     }
 }
 
-/// What the second call is told, behind a layer with this policy.
+/// The response to the second call, behind a layer with this policy.
 async fn denied(login: Limit, outer: Policy) -> Status {
     let login = Policy::new("login", login).on(NoRequest);
     let limiter = Limiter::new(TestStore::new(Trip::Short), [login]).expect("a valid policy");

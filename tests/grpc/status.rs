@@ -1,4 +1,4 @@
-//! What a tonic client is told: the code, the details, and when to return.
+//! What a tonic client gets: the code, the details, and when to return.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -24,7 +24,7 @@ fn authenticate(mut call: Request<()>) -> Result<Request<()>, Status> {
 }
 
 #[tokio::test]
-async fn each_user_has_a_quota_and_a_call_without_a_user_takes_nothing() {
+async fn each_user_has_a_quota_and_anonymous_calls_use_none() {
     let key = Extension::with(|user: &User| Key::user(user.0.as_str()));
     let policy = Policy::new("user", Limit::gcra(1, HOUR)).by(key);
     let policy = policy.on_missing_key(OnMissingKey::Reject);

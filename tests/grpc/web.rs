@@ -75,7 +75,7 @@ async fn a_content_type_does_not_turn_a_denial_into_a_success() {
     }
 }
 
-/// What a gRPC-Web client, over HTTP/1.1 as from a browser, is told on its second call.
+/// The second response to a gRPC-Web client, over HTTP/1.1 as from a browser.
 async fn second_call(address: SocketAddr) -> Status {
     let http = Client::builder(TokioExecutor::new()).build_http();
     let web = ServiceBuilder::new()
@@ -89,7 +89,7 @@ async fn second_call(address: SocketAddr) -> Status {
     second.expect_err("denied")
 }
 
-fn assert_is_told(denied: &Status) {
+fn assert_explained(denied: &Status) {
     assert_eq!(denied.code(), Code::ResourceExhausted);
     assert!(denied.message().starts_with("policy \"api\""));
     let info = denied.get_details_retry_info().expect("a wait");
@@ -99,7 +99,7 @@ fn assert_is_told(denied: &Status) {
 }
 
 #[tokio::test]
-async fn a_grpc_web_client_understands_a_layer_outside_of_the_translation() {
+async fn grpc_web_clients_understand_a_layer_outside_the_translation() {
     for trip in TRIPS {
         let (incoming, address) = listen().await;
         let server = Server::builder()
@@ -108,12 +108,12 @@ async fn a_grpc_web_client_understands_a_layer_outside_of_the_translation() {
             .layer(GrpcWebLayer::new())
             .add_service(HealthServer::new(Counted::default()));
         tokio::spawn(server.serve_with_incoming(incoming));
-        assert_is_told(&second_call(address).await);
+        assert_explained(&second_call(address).await);
     }
 }
 
 #[tokio::test]
-async fn a_grpc_web_client_understands_a_layer_inside_of_the_translation() {
+async fn grpc_web_clients_understand_a_layer_inside_the_translation() {
     for trip in TRIPS {
         let (incoming, address) = listen().await;
         let server = Server::builder()
@@ -122,12 +122,12 @@ async fn a_grpc_web_client_understands_a_layer_inside_of_the_translation() {
             .layer(layer(trip, 1))
             .add_service(HealthServer::new(Counted::default()));
         tokio::spawn(server.serve_with_incoming(incoming));
-        assert_is_told(&second_call(address).await);
+        assert_explained(&second_call(address).await);
     }
 }
 
 #[tokio::test]
-async fn code_in_a_browser_sees_the_answer_through_a_cors_layer_outside() {
+async fn browsers_see_the_answer_through_an_outer_cors_layer() {
     const STATUS: [&str; 3] = ["grpc-status", "grpc-message", "grpc-status-details-bin"];
     let (incoming, address) = listen().await;
     let cors = CorsLayer::new()

@@ -9,7 +9,7 @@ use support::browser::Browser;
 use tower_http::cors::{Any, CorsLayer};
 use tower_throttle::{HOUR, Limit, Limiter, MemoryStore, Policy, QuotaHeaders, RateLimitLayer};
 
-/// One request an hour, whoever sends it; and how much of it is left.
+/// One request an hour for all clients; and the remaining permits.
 fn one() -> Limiter {
     let policy = Policy::new("api", Limit::fixed_window(1, HOUR));
     Limiter::new(MemoryStore::new(), [policy]).unwrap()
@@ -52,7 +52,7 @@ async fn fetched(browser: &Browser, url: &str) -> Value {
 }
 
 #[tokio::test]
-async fn with_cors_outside_scripts_see_denials_and_preflights_are_free() {
+async fn outer_cors_shows_denials_and_frees_preflights() {
     let url = support::web::serve(app().layer(RateLimitLayer::new(one())).layer(cors())).await;
     let browser = elsewhere().await;
     // If its preflight had been counted, this would be one too many.

@@ -1,4 +1,4 @@
-//! curl as a client: what it shows of a denial, and that it returns when it is told to.
+//! curl as a client: what it shows of a denial, and that it retries after the given time.
 #![cfg(all(feature = "axum", feature = "memory"))]
 
 use axum::Router;

@@ -102,7 +102,7 @@ impl Store for Gone {
 }
 
 #[tokio::test]
-async fn a_policy_that_nobody_judged_is_not_the_one_closest_to_exhaustion() {
+async fn unevaluated_policies_are_not_closest_to_exhaustion() {
     let local = user(10).on_store_failure(FailureMode::Local { share: 1.0 });
     let limits = layer(Gone, [all(100), local]).expose_decisions();
     let url = serve(app().layer(limits)).await;
@@ -188,7 +188,7 @@ async fn a_handler_that_shows_what_is_left_survives_every_switch() {
 }
 
 #[tokio::test]
-async fn a_handler_behind_a_layer_that_exposes_nothing_is_told_so() {
+async fn handlers_without_exposed_decisions_get_an_error() {
     let url = serve(app().layer(layer(store(), [user(10)]))).await;
     for path in ["/verdict", "/decision"] {
         let response = ask(&url, path).await;
@@ -279,7 +279,7 @@ fn by_hand(store: impl Store, limit: Limit) -> Limiter {
 }
 
 #[tokio::test]
-async fn a_handler_that_asks_itself_answers_a_denial_as_the_layer_does() {
+async fn handlers_that_check_reject_as_the_layer_does() {
     let limits = layer(store(), [Policy::new("login", Limit::gcra(1, MINUTE))]);
     let by_layer = Router::new().route("/", any(async || "in")).layer(limits);
     let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
@@ -326,7 +326,7 @@ async fn each_denial_that_is_asked_for_by_hand_has_its_kind() {
 }
 
 #[tokio::test]
-async fn a_handler_that_asks_for_a_policy_that_is_gone_answers_with_500() {
+async fn handlers_that_check_a_missing_policy_answer_500() {
     let limiter = by_hand(store(), Limit::gcra(1, MINUTE));
     limiter.replace([]).unwrap();
     let app = Router::new().route(

@@ -61,7 +61,7 @@ const FAMILIES: [QuotaHeaders; 7] = [
 ];
 
 #[tokio::test]
-async fn a_handlers_denying_policy_is_told_in_every_header_family() {
+async fn a_handlers_denying_policy_is_in_every_header_family() {
     for headers in FAMILIES {
         for handler in [by_denial, by_builder] {
             let denied = denied(handler(login()).layer(around(headers))).await;
@@ -156,7 +156,7 @@ async fn retry_after_is_not_before_an_outer_layer_has_permits_again() {
 }
 
 #[tokio::test]
-async fn a_permit_that_comes_back_with_the_denial_keeps_nobody_waiting() {
+async fn a_permit_back_at_the_denial_causes_no_wait() {
     let outer = Policy::new("client", Limit::fixed_window(2, 60 * MINUTE));
     let outer = outer.count_if(|response| response.status != 429);
     for denied in denied_behind_the_last_permit(outer).await {

@@ -66,7 +66,7 @@ pub(super) fn is_silent(headers: &HeaderMap) -> bool {
 }
 
 #[tokio::test]
-async fn the_older_headers_tell_the_policy_that_is_closest_to_exhaustion() {
+async fn older_headers_show_the_policy_closest_to_exhaustion() {
     let policies = [
         everybody("many", 100),
         everybody("few", 3),
@@ -306,7 +306,7 @@ async fn a_cors_layer_outside_shows_denials_to_browsers() {
 }
 
 #[tokio::test]
-async fn preflights_are_judged_like_all_requests_unless_they_are_skipped() {
+async fn preflights_are_limited_unless_they_are_skipped() {
     for trip in TRIPS {
         let limited = |permits| {
             let limiter = TestStore::new(trip).limiter(Limit::gcra(permits, MINUTE));

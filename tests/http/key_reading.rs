@@ -235,7 +235,7 @@ impl From<UserId> for Key {
 }
 
 #[tokio::test]
-async fn the_key_of_an_extension_is_its_value_also_outside_of_requests() {
+async fn extension_keys_equal_their_values_outside_of_requests() {
     let extractors: [fn() -> Box<dyn KeyExtractor>; 3] = [
         || Box::new(Extension::<UserId>::new()),
         || Box::new(Extension::with(|user: &UserId| *user)),

@@ -171,7 +171,7 @@ fn assert_is_free(beside: &mut ConcurrencyLimit<Strict>, trip: Trip) {
 }
 
 #[tokio::test]
-async fn the_layer_works_over_services_that_count_their_ready_instances() {
+async fn the_layer_respects_services_that_count_readiness() {
     for trip in TRIPS {
         let mut service = ServiceBuilder::new()
             .layer(layer(trip, 2))
@@ -317,7 +317,7 @@ async fn a_request_without_its_required_key_gets_400() {
 }
 
 #[tokio::test]
-async fn a_cost_that_cannot_be_read_gets_400_and_the_extractors_own_words() {
+async fn unreadable_costs_get_400_with_the_extractors_text() {
     struct Unreadable;
 
     impl CostExtractor for Unreadable {
@@ -366,7 +366,7 @@ async fn a_cost_that_never_fits_gets_429_and_no_time_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_rejection_names_every_policy_that_denies_and_the_longest_wait() {
+async fn rejections_name_all_denying_policies_and_the_longest_wait() {
     let limiter = Limiter::new(
         TestStore::new(Trip::Short),
         [

@@ -1,4 +1,4 @@
-//! What observers, recorders and subscribers are told.
+//! What observers, recorders and subscribers get.
 
 mod alerts;
 mod metrics;

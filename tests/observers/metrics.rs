@@ -234,7 +234,7 @@ fn send(limiter: &Limiter, headers: &[(&'static str, &str)], peer: Option<Socket
 }
 
 #[test]
-fn refusals_are_counted_by_reason_and_by_policy_where_there_is_one() {
+fn refusals_are_counted_by_reason_and_policy() {
     let scrape = recorded(|| {
         let client = ClientAddr::forwarded(["10.1.1.1"]).unwrap();
         let denied = AccessList::new()
@@ -297,7 +297,7 @@ fn refusals_in_shadow_have_a_metric_of_their_own() {
 }
 
 #[test]
-fn how_long_the_store_takes_and_how_it_fails_is_recorded_by_kind() {
+fn store_latency_and_failures_are_recorded_by_kind() {
     let scrape = recorded(|| {
         let metrics = Metrics::new();
         metrics.on_store_answer(Duration::from_millis(2), None);
@@ -452,7 +452,7 @@ fn gauges_show_whether_and_when_the_file_was_last_read() {
     assert_eq!(scrape.value(SUCCESSFUL, &[]), Some(1.0));
     let read_at = scrape.value(SUCCESS_TIME, &[]).unwrap();
     assert!((before..=since_epoch()).contains(&read_at), "{read_at}");
-    // Without a file there is nothing to tell.
+    // Without a file there is nothing to report.
     let scrape = recorded(|| {
         let limiter = Limiter::builder(AlwaysAllow, []).observe(Metrics::new());
         limiter.build().unwrap();

@@ -1,4 +1,4 @@
-//! Observers are told of every decision once, and of nothing else.
+//! Observers get every decision once, and nothing else.
 #![cfg(feature = "memory")]
 
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ const _: (&[DecisionResult], &[RefusalReason]) = (DecisionResult::ALL, RefusalRe
 const _: (&[StoreErrorKind], &[Mode]) = (StoreErrorKind::ALL, Mode::ALL);
 const _: &[BreakerState] = BreakerState::ALL;
 
-/// Records everything that it is told.
+/// Records all events.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Note>>>);
 
@@ -115,7 +115,7 @@ async fn near_the_limit_is_whoever_is_near_that_of_any_rate() {
     notes.assert_decisions(&[("api", Allowed), ("api", NearLimit)]);
 }
 
-async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
+async fn each_question_outside_of_http_is_observed_once(bench: &Bench) {
     let limit = Limit::gcra(2, MINUTE);
     let builder = bench.builder([
         Policy::new("api", limit),
@@ -149,7 +149,7 @@ async fn each_question_outside_of_http_is_told_once(bench: &Bench) {
     ]);
 }
 
-async fn what_asks_for_nothing_is_not_told(bench: &Bench) {
+async fn questions_for_nothing_are_not_observed(bench: &Bench) {
     let (limiter, notes) = observed(bench.builder([Policy::new("api", Limit::gcra(2, MINUTE))]));
     let _ = limiter.peek("api", "alice").await.unwrap();
     let _ = limiter.check_cost("api", "alice", 0).await.unwrap();
@@ -161,7 +161,7 @@ async fn what_asks_for_nothing_is_not_told(bench: &Bench) {
     assert_eq!(notes.new_ones().len(), 1);
 }
 
-async fn a_shadow_policy_is_told_with_its_mode_and_whom_it_is_about(bench: &Bench) {
+async fn shadow_events_have_the_mode_and_the_subject(bench: &Bench) {
     let policy = Policy::new("trial", Limit::gcra(1, MINUTE)).mode(Mode::Shadow);
     let (limiter, notes) = observed(bench.builder([policy]));
     for result in [NearLimit, ShadowDenied] {
@@ -172,7 +172,7 @@ async fn a_shadow_policy_is_told_with_its_mode_and_whom_it_is_about(bench: &Benc
     }
 }
 
-async fn what_nobody_was_asked_about_is_not_told(bench: &Bench) {
+async fn policies_that_were_not_asked_are_not_observed(bench: &Bench) {
     let policies = [
         Policy::new("off", Limit::gcra(1, MINUTE)).mode(Mode::Off),
         Policy::new("on", Limit::gcra(1, MINUTE)),
@@ -186,7 +186,7 @@ async fn what_nobody_was_asked_about_is_not_told(bench: &Bench) {
     assert_eq!(notes.new_ones(), []);
 }
 
-async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
+async fn refusals_outside_of_http_are_observed_as_over_it(bench: &Bench) {
     let policy = Policy::new("queue", Limit::gcra(100, MINUTE));
     let denied = AccessList::new().keys([Key::from("mallory")]);
     let (limiter, notes) = observed(bench.builder(Rules::new([policy]).deny(denied)));
@@ -210,11 +210,11 @@ async fn whoever_is_refused_outside_of_http_is_told_as_over_it(bench: &Bench) {
 }
 
 on_every_store! {
-    whoever_is_refused_outside_of_http_is_told_as_over_it
-    each_question_outside_of_http_is_told_once
-    what_asks_for_nothing_is_not_told
-    a_shadow_policy_is_told_with_its_mode_and_whom_it_is_about
-    what_nobody_was_asked_about_is_not_told
+    refusals_outside_of_http_are_observed_as_over_it
+    each_question_outside_of_http_is_observed_once
+    questions_for_nothing_are_not_observed
+    shadow_events_have_the_mode_and_the_subject
+    policies_that_were_not_asked_are_not_observed
 }
 
 /// A server behind a limiter, and a client of this test.
@@ -240,7 +240,7 @@ impl App {
     }
 }
 
-async fn over_http_each_policy_is_told_once_for_each_request(bench: &Bench) {
+async fn over_http_each_policy_is_observed_once_a_request(bench: &Bench) {
     let policies = [
         Policy::new("user", Limit::sliding_log(2, MINUTE)).by(Header::new("x-user")),
         Policy::new("trial", Limit::sliding_log(1, MINUTE)).mode(Mode::Shadow),
@@ -272,7 +272,7 @@ async fn over_http_each_policy_is_told_once_for_each_request(bench: &Bench) {
     }
 }
 
-async fn a_request_that_is_held_up_is_told_once_when_it_is_decided(bench: &Bench) {
+async fn a_delayed_request_is_observed_once_when_decided(bench: &Bench) {
     let policy = Policy::new("queue", Limit::leaky_bucket(5, per_minute(60_000)));
     let (limiter, notes) = observed(bench.builder([policy]));
     let app = App::behind(limiter).await;
@@ -323,7 +323,7 @@ async fn who_is_denied_by_another_policy_is_held_up_by_none(bench: &Bench) {
     }
 }
 
-async fn a_refusal_is_told_with_the_policy_that_could_not_be_asked(bench: &Bench) {
+async fn a_refusal_is_observed_with_its_policy(bench: &Bench) {
     let limit = Limit::gcra(100, MINUTE);
     let policies = [
         Policy::new("all", limit),
@@ -348,7 +348,7 @@ async fn a_refusal_is_told_with_the_policy_that_could_not_be_asked(bench: &Bench
     }
 }
 
-async fn what_a_policy_in_shadow_would_have_refused_is_told_as_that(bench: &Bench) {
+async fn shadow_refusals_are_observed_as_such(bench: &Bench) {
     let by = |name, header| {
         let policy = Policy::new(name, Limit::gcra(100, MINUTE)).by(Header::new(header));
         policy.on_missing_key(OnMissingKey::Reject)
@@ -387,11 +387,11 @@ mod over_http {
     use super::*;
 
     on_every_store! {
-        over_http_each_policy_is_told_once_for_each_request
-        a_request_that_is_held_up_is_told_once_when_it_is_decided
+        over_http_each_policy_is_observed_once_a_request
+        a_delayed_request_is_observed_once_when_decided
         who_is_denied_by_another_policy_is_held_up_by_none
-        a_refusal_is_told_with_the_policy_that_could_not_be_asked
-        what_a_policy_in_shadow_would_have_refused_is_told_as_that
+        a_refusal_is_observed_with_its_policy
+        shadow_refusals_are_observed_as_such
     }
 }
 
@@ -445,7 +445,7 @@ async fn a_decision_made_after_the_client_left_is_reported_once() {
 }
 
 #[tokio::test]
-async fn all_observers_are_told_in_the_order_in_which_they_were_added() {
+async fn observers_are_called_in_the_order_of_addition() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let note = |name: &'static str| {
         let order = Arc::clone(&order);
@@ -464,7 +464,7 @@ async fn all_observers_are_told_in_the_order_in_which_they_were_added() {
 }
 
 #[tokio::test]
-async fn an_observer_in_an_arc_is_told_of_everything() {
+async fn an_observer_in_an_arc_gets_everything() {
     let notes = Arc::new(Notes::default());
     let denied = AccessList::new().keys([Key::header("x-user", b"mallory")]);
     let limiter = Limiter::builder(

@@ -186,7 +186,7 @@ fn the_time_of_the_latest_denial_is_that_of_the_clock() {
 }
 
 #[test]
-fn a_flood_of_made_up_subjects_hides_no_heavy_hitter_of_any_policy() {
+fn a_flood_of_subjects_hides_no_heavy_hitter() {
     let clock = ManualClock::new();
     let top = top(20, &clock);
     let limiter = denying(&top, &["api", "login"]);

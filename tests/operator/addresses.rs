@@ -57,7 +57,7 @@ async fn a_client_is_reset_by_any_of_its_addresses_in_the_prefix() {
         assert_eq!(status_from(&site.limiter, client).await, 429);
         assert_eq!(site.left("client", json!({ "address": client })).await, 0);
         let body = json!({ "policy": "client", "subject": { "address": client } });
-        site.told("reset", body).await;
+        site.post_ok("reset", body).await;
         assert_eq!(status_from(&site.limiter, client).await, 200);
 
         // In code.

@@ -163,7 +163,7 @@ fn hosts_that_answer_nobody_are_refused_with_what_is_right() {
 }
 
 #[tokio::test]
-async fn the_page_is_there_with_and_without_slash_and_runs_only_itself() {
+async fn the_page_works_with_and_without_slash() {
     let site = Site::of([ten("api")]).await;
     for url in [site.url.clone(), format!("{}/", site.url)] {
         let page = reqwest::get(url).await.unwrap();

@@ -18,12 +18,15 @@ async fn the_switch_turns_limiting_off_and_on() {
     assert!(is_allowed().await);
     assert!(!is_allowed().await);
     assert_eq!(
-        site.told("switch", json!({ "on": false })).await["on"],
+        site.post_ok("switch", json!({ "on": false })).await["on"],
         false
     );
     assert!(is_allowed().await);
     assert_eq!(site.state().await["on"], false);
-    assert_eq!(site.told("switch", json!({ "on": true })).await["on"], true);
+    assert_eq!(
+        site.post_ok("switch", json!({ "on": true })).await["on"],
+        true
+    );
     assert!(!is_allowed().await);
 }
 
@@ -32,7 +35,7 @@ async fn a_mode_is_set_and_holds_from_the_next_request() {
     let site = Site::of([ten("api")]).await;
     for &mode in Mode::ALL {
         let wanted = json!({ "policy": "api", "mode": mode.as_str() });
-        assert_eq!(site.told("mode", wanted.clone()).await, wanted);
+        assert_eq!(site.post_ok("mode", wanted.clone()).await, wanted);
         assert_eq!(site.limiter.mode("api"), Ok(mode));
         assert_eq!(site.state().await["policies"][0]["mode"], mode.as_str());
     }
@@ -51,7 +54,7 @@ async fn a_subject_is_looked_at_and_reset() {
     let site = Site::of([ten("api")]).await;
     let _ = site.limiter.charge("api", "alice", 12).await.unwrap();
     let alice = json!({ "policy": "api", "subject": { "text": "alice" } });
-    let quota = site.told("peek", alice.clone()).await;
+    let quota = site.post_ok("peek", alice.clone()).await;
     assert_eq!(quota["policy"], "api");
     assert_eq!(quota["capacity"], 10);
     assert_eq!(quota["remaining"], 0);
@@ -61,8 +64,8 @@ async fn a_subject_is_looked_at_and_reset() {
     let shown = site.limiter.subject_of("alice").to_string();
     assert_eq!(quota["subject"], shown);
 
-    let reset = site.told("reset", alice.clone()).await;
+    let reset = site.post_ok("reset", alice.clone()).await;
     assert_eq!(reset["remaining"], 10);
     assert_eq!(reset["reset_after_ms"], 0);
-    assert_eq!(site.told("peek", alice).await["remaining"], 10);
+    assert_eq!(site.post_ok("peek", alice).await["remaining"], 10);
 }

@@ -62,7 +62,7 @@ impl Site {
     }
 
     /// An answer of 200.
-    async fn told(&self, path: &str, body: Value) -> Value {
+    async fn post_ok(&self, path: &str, body: Value) -> Value {
         let answer = self.post(path, body.clone()).await;
         assert_eq!(answer.status(), StatusCode::OK, "{path} {body}");
         assert_eq!(answer.headers()["cache-control"], "no-store");
@@ -77,7 +77,7 @@ impl Site {
     /// How much is left of a policy of ten permits.
     async fn left(&self, policy: &str, subject: Value) -> Value {
         let body = json!({ "policy": policy, "subject": subject });
-        self.told("peek", body).await["remaining"].clone()
+        self.post_ok("peek", body).await["remaining"].clone()
     }
 }
 

@@ -302,7 +302,7 @@ async fn a_subject_of_a_policy_that_was_removed_cannot_be_looked_at() {
 }
 
 #[tokio::test]
-async fn markup_in_the_names_of_a_policy_and_its_group_is_shown_as_text() {
+async fn markup_in_names_is_shown_as_text() {
     let policy = Policy::new(HOSTILE, Limit::gcra(1, MINUTE)).group(HOSTILE);
     let site = Site::of([policy, api()]).await;
     let browser = site.open().await;
@@ -321,7 +321,7 @@ async fn markup_in_the_names_of_a_policy_and_its_group_is_shown_as_text() {
 }
 
 #[tokio::test]
-async fn the_content_security_policy_keeps_out_corrupt_scripts_and_markup() {
+async fn the_content_security_policy_blocks_foreign_scripts() {
     let site = Site::of([api()]).await;
     let browser = site.open().await;
     let tried = browser.run(
@@ -384,7 +384,7 @@ async fn the_store_and_its_breaker_are_shown() {
 }
 
 #[tokio::test]
-async fn a_policy_is_shown_with_its_key_routes_failure_mode_and_penalty() {
+async fn a_policy_is_shown_with_all_of_its_settings() {
     let policy = api()
         .on(Route::post("/login"))
         .on_store_failure(FailureMode::Deny)

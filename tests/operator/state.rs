@@ -57,7 +57,7 @@ async fn the_state_tells_policies_in_words_and_what_they_decided() {
 }
 
 #[tokio::test]
-async fn the_state_tells_a_policys_key_routes_failure_mode_and_penalty() {
+async fn the_state_has_all_settings_of_a_policy() {
     let login = Policy::new("login", Limit::sliding_log(5, HOUR))
         .by((PeerAddr, Header::new("X-User")))
         .on([Route::post("/login"), Route::any("/v1/{*rest}")])
@@ -93,7 +93,7 @@ async fn the_state_tells_a_policys_key_routes_failure_mode_and_penalty() {
 
 /// Each mode of a policy beside one that is in shadow, and what is said while its store is down.
 #[tokio::test]
-async fn whether_requests_are_limited_is_told_as_it_is_now() {
+async fn the_state_has_the_current_kill_switch() {
     let enforcement = async |site: &Site| {
         let mut state = site.state().await;
         let told = state["enforcement"].take();
@@ -138,7 +138,7 @@ async fn whether_requests_are_limited_is_told_as_it_is_now() {
         } else {
             "mode"
         };
-        site.told(path, change).await;
+        site.post_ok(path, change).await;
         let told = enforcement(&site).await;
         assert!(told.0 == "none" && told.1.contains(reason), "{told:?}");
         site.limiter.turn_on();
@@ -149,7 +149,7 @@ async fn whether_requests_are_limited_is_told_as_it_is_now() {
 
 #[cfg(feature = "config")]
 #[tokio::test]
-async fn the_state_tells_when_the_file_was_read_and_why_it_was_refused() {
+async fn the_state_has_the_time_and_error_of_the_last_reload() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("limits.toml");
     // At once, so that no half of it is read.
@@ -214,7 +214,7 @@ async fn the_state_tells_groups_prefetch_and_batched_decisions() {
 }
 
 #[tokio::test]
-async fn requests_that_nobody_is_asked_about_are_counted_by_the_reason() {
+async fn requests_decided_without_the_store_are_counted_by_reason() {
     let operator = Operator::new();
     let denied = AccessList::new()
         .addresses(PeerAddr, ["127.0.0.1"])
@@ -251,7 +251,7 @@ async fn refusals_in_shadow_are_counted_apart() {
 }
 
 #[tokio::test]
-async fn a_store_in_memory_has_taken_no_trips() {
+async fn a_store_in_memory_has_no_round_trips() {
     let site = Site::of([ten("api")]).await;
     assert_eq!(
         site.state().await["store"],

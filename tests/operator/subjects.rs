@@ -102,7 +102,7 @@ async fn hashes_are_those_of_a_limiter_with_a_secret_too() {
     let site = Site::about(limiter, operator).await;
     let _ = site.limiter.check("api", "alice").await.unwrap();
     let alice = json!({ "policy": "api", "subject": { "text": "alice" } });
-    let shown = site.told("peek", alice).await["subject"].take();
+    let shown = site.post_ok("peek", alice).await["subject"].take();
     assert_ne!(
         shown,
         tower_throttle::Subject::from(&Key::from("alice")).to_string()
@@ -151,7 +151,7 @@ async fn the_hash_finds_all_keys_of_a_subject_in_redis() {
     }
     let site = Site::about(limiter, Operator::new()).await;
     let alice = json!({ "policy": "api", "subject": { "text": "alice" } });
-    let shown = site.told("peek", alice).await["subject"].take();
+    let shown = site.post_ok("peek", alice).await["subject"].take();
     let shown = shown.as_str().unwrap();
     reset_from_the_shell(&redis, shown);
     for policy in names {

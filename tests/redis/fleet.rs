@@ -25,7 +25,7 @@ async fn serve(redis: &Server, limit: Limit) -> String {
     support::web::serve(app).await
 }
 
-/// How many requests of one client are served, and how many are told to come back later.
+/// How many requests of one client are served, and how many are denied.
 async fn statuses(url: String) -> (usize, usize) {
     let client = reqwest::Client::new();
     let (mut served, mut denied) = (0, 0);

@@ -57,7 +57,7 @@ fn different_subjects_are_different_keys() {
 }
 
 #[test]
-fn a_file_is_taken_or_refused_by_line_without_its_password() {
+fn a_file_is_accepted_or_refused_without_its_password() {
     holds("config_file", targets::config_file::run);
 }
 

@@ -114,7 +114,7 @@ fn no_files_import_in_a_circle() {
 }
 
 #[test]
-fn a_circle_is_found_between_the_files_that_define_what_is_imported() {
+fn circles_are_found_between_defining_files() {
     let files = |texts: &[(&str, &str)]| {
         let file = |(name, text): &(&str, &str)| {
             let module = name.split('/').map(str::to_owned).collect();

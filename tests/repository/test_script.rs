@@ -140,7 +140,7 @@ fn a_server_is_installed_by_the_package_manager_that_is_there() {
 }
 
 #[test]
-fn a_machine_where_no_server_can_be_installed_is_told_what_to_do() {
+fn without_an_installable_server_the_script_says_what_to_do() {
     for has_manager in [false, true] {
         let machine = Machine::with_everything();
         machine.lacks("redis-server");
@@ -193,7 +193,7 @@ fn missing_parts_of_the_browser_are_installed() {
 }
 
 #[test]
-fn a_machine_where_no_browser_can_be_installed_is_told_what_to_do() {
+fn without_an_installable_browser_the_script_says_what_to_do() {
     for missing in ["chromium", "chromedriver"] {
         let machine = Machine::with_everything();
         machine.lacks(missing);
@@ -244,7 +244,7 @@ fn an_environment_that_is_broken_is_made_anew() {
 }
 
 #[test]
-fn a_machine_where_grpcio_cannot_be_installed_is_told_what_to_do() {
+fn without_installable_grpcio_the_script_says_what_to_do() {
     let without_packages = PYTHON.replace("mkdir target/grpcio/grpc_status", "exit 1");
     for python in [None, Some("exit 1"), Some(&without_packages)] {
         let machine = Machine::with_everything();
@@ -257,7 +257,7 @@ fn a_machine_where_grpcio_cannot_be_installed_is_told_what_to_do() {
 }
 
 #[test]
-fn a_machine_without_rust_is_told_where_it_is() {
+fn without_rust_the_script_says_where_to_get_it() {
     let machine = Machine::with_everything();
     machine.lacks("cargo");
     assert_advised(&machine.run(), "https://rustup.rs");
@@ -284,7 +284,7 @@ fn the_servers_of_the_tests_are_reached_through_no_proxy() {
 }
 
 #[test]
-fn two_tests_run_at_a_time_for_each_processor_unless_told_otherwise() {
+fn two_tests_run_at_a_time_for_each_processor_by_default() {
     let machine = Machine::with_everything();
     machine.has("cargo", "echo \"$RUST_TEST_THREADS\"");
     let threads = |change: &dyn Fn(&mut Command)| {
@@ -292,7 +292,7 @@ fn two_tests_run_at_a_time_for_each_processor_unless_told_otherwise() {
         change(command.env_remove("RUST_TEST_THREADS"));
         printed(&command.output().unwrap()).0
     };
-    // Nothing here tells how many there are.
+    // The number is unknown here.
     assert_eq!(threads(&|_| ()), "2\n");
     assert_eq!(
         threads(&|command| _ = command.env("RUST_TEST_THREADS", "7")),

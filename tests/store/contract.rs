@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use support::asking::heard;
+use support::asking::answered;
 use support::bench::{Asked, Bench, answer};
 use support::on_every_store;
 use tower_throttle::store::Answer;
@@ -22,14 +22,14 @@ on_every_store! {
     policies_and_subjects_never_influence_each_other
     another_algorithm_under_the_same_name_starts_anew
     a_state_is_untouched_again_exactly_at_its_reset
-    what_never_fits_denies_the_whole_question_and_charges_nothing
+    a_cost_that_never_fits_denies_the_whole_question
     a_store_without_room_takes_no_decision_and_counts_nothing
     answers_that_are_dropped_leave_nothing_behind
-    a_pending_answer_that_is_never_polled_has_taken_nothing
+    an_unpolled_pending_answer_acquires_nothing
     a_question_of_many_checks_is_answered
     a_question_of_nothing_is_answered_with_nothing
-    what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged
-    what_fits_in_shadow_is_charged_only_with_all_that_is_enforced
+    shadow_checks_that_do_not_fit_block_and_charge_nothing
+    shadow_checks_are_charged_only_with_all_enforced_ones
     checks_in_shadow_alone_are_each_charged_for_themselves
     a_penalty_in_shadow_bans_in_shadow
     shadow_permits_are_charged_returned_and_forgotten_alike
@@ -129,7 +129,7 @@ async fn what_gives_back_is_carried_out_together(bench: &Bench) {
     }
 }
 
-/// One process renews its leases together, whoever holds them.
+/// One process renews all of its leases together.
 async fn one_question_renews_many_leases_of_a_key(bench: &Bench) {
     let limit = Limit::concurrency(9).lease(MINUTE);
     let algorithm = Algorithm::try_from(&limit).unwrap();
@@ -254,7 +254,7 @@ async fn a_state_is_untouched_again_exactly_at_its_reset(bench: &Bench) {
     }
 }
 
-async fn what_never_fits_denies_the_whole_question_and_charges_nothing(bench: &Bench) {
+async fn a_cost_that_never_fits_denies_the_whole_question(bench: &Bench) {
     for limit in every_algorithm(5) {
         let asked = [("fits", limit, "k", 1), ("never", limit, "k", 6)];
         let decisions = bench.ask_all(&asked).await;
@@ -271,7 +271,7 @@ async fn a_store_without_room_takes_no_decision_and_counts_nothing(bench: &Bench
     bench.set_full(true).await;
     // Each by itself, and all together.
     for question in asked.chunks(1).chain([&asked[..]]) {
-        let error = heard(bench.question(question)).await.unwrap_err();
+        let error = answered(bench.question(question)).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Full, "{question:?}");
     }
     bench.set_full(false).await;
@@ -295,7 +295,7 @@ async fn answers_that_are_dropped_leave_nothing_behind(bench: &Bench) {
 }
 
 /// Promise 9; an answer that is ready is not pending.
-async fn a_pending_answer_that_is_never_polled_has_taken_nothing(bench: &Bench) {
+async fn an_unpolled_pending_answer_acquires_nothing(bench: &Bench) {
     let asked = of_every_algorithm(3, 1);
     // Each by itself, and all together.
     for question in asked.chunks(1).chain([&asked[..]]) {
@@ -347,7 +347,7 @@ fn one_of_each(name: &str, limit: u64) -> impl Iterator<Item = (String, Algorith
 }
 
 /// Promise 10, and 2.
-async fn what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged(bench: &Bench) {
+async fn shadow_checks_that_do_not_fit_block_and_charge_nothing(bench: &Bench) {
     let take = Action::acquire(1);
     for ((shadow, narrow), (enforced, wide)) in one_of_each("shadow", 1).zip(one_of_each("own", 4))
     {
@@ -365,7 +365,7 @@ async fn what_does_not_fit_in_shadow_holds_up_nothing_and_is_not_charged(bench: 
 }
 
 /// Promise 10.
-async fn what_fits_in_shadow_is_charged_only_with_all_that_is_enforced(bench: &Bench) {
+async fn shadow_checks_are_charged_only_with_all_enforced_ones(bench: &Bench) {
     let take = Action::acquire(1);
     for ((shadow, wide), (enforced, narrow)) in one_of_each("shadow", 4).zip(one_of_each("own", 2))
     {

@@ -173,7 +173,7 @@ async fn a_look_counts_what_the_process_holds() {
 
 /// The group has its own key.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_policy_that_is_put_into_a_group_takes_its_batches_from_there() {
+async fn a_policy_moved_into_a_group_prefetches_from_it() {
     let server = Server::start();
     // Within a test, no permit comes back.
     let limit = Limit::gcra(1, 8 * HOUR).burst(100_000);

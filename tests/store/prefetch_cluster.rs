@@ -45,7 +45,7 @@ async fn denied_on_another_node(cluster: &Cluster, limiter: &Limiter) -> (String
 /// Permits taken in between were told a later time than those that are given back. They would be
 /// handed out late, together with the next taker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_subjects_denial_gives_nothing_back_under_held_permits() {
+async fn anothers_denial_gives_nothing_back_under_held_permits() {
     let prefetched = Policy::new("hot", HOT).prefetch(Prefetch::new());
     for (hot, others, left) in [
         (prefetched.clone(), 10, 1_000 - 11),

@@ -30,11 +30,11 @@ pub async fn answer_of(
     store: &(impl Store + ?Sized),
     checks: &[Check<'_>],
 ) -> Result<Decisions, StoreError> {
-    heard(store.ask(checks)).await
+    answered(store.ask(checks)).await
 }
 
 /// The answer, with or without a round trip.
-pub async fn heard(answer: Answer) -> Result<Decisions, StoreError> {
+pub async fn answered(answer: Answer) -> Result<Decisions, StoreError> {
     match answer {
         Answer::Ready(answer) => answer,
         Answer::Pending(answer) => answer.await,

@@ -10,7 +10,7 @@ use tower_throttle::{
     SECOND, StoreError,
 };
 
-use super::asking::{answer_of, check_of, heard};
+use super::asking::{answer_of, answered, check_of};
 use super::redis::Server;
 
 pub struct Bench {
@@ -162,7 +162,7 @@ impl Bench {
     /// The same, if the store may fail.
     pub async fn try_act(&self, limit: Limit, action: Action) -> Result<Decision, StoreError> {
         let algorithm = Algorithm::try_from(&limit).unwrap();
-        let answer = heard(self.asking(&[("policy", algorithm, "key", action)])).await;
+        let answer = answered(self.asking(&[("policy", algorithm, "key", action)])).await;
         answer.map(|decisions| decisions[0])
     }
 
@@ -261,5 +261,5 @@ pub fn ask_in_shadow(
 }
 
 pub async fn answer(answer: Answer) -> Decisions {
-    heard(answer).await.unwrap()
+    answered(answer).await.unwrap()
 }

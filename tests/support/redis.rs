@@ -82,7 +82,7 @@ impl Server {
             .expect("no redis-server would start on ten free ports")
     }
 
-    /// One that accepts the command DEBUG, which newer servers do only if they are told to.
+    /// One that accepts the command DEBUG, which newer servers do only with an option.
     pub fn with_debug() -> Self {
         let plain = Self::start();
         let options = plain.query::<Vec<String>>(("CONFIG", "GET", "enable-debug-command"));

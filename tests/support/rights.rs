@@ -1,4 +1,4 @@
-//! The rights that a user needs with access control lists.
+//! The permissions that a user needs with access control lists.
 
 use super::redis::Server;
 

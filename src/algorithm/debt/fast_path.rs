@@ -1,4 +1,4 @@
-//! `FastPath`: what most requests do. Two numbers of the key's debt decide it, without verbs and
+//! `FastPath`: the acquire of most requests, which two numbers decide: without verbs, and without
 //! waiting.
 
 use super::super::action::{Action, Wait};
@@ -20,8 +20,8 @@ pub(crate) struct FastPath {
 }
 
 impl FastPath {
-    /// `None` for anything else: what waits or may be given back, only looks or never fits, or is of
-    /// a queue or another algorithm.
+    /// `None` for anything else: an acquire that waits, may be given back, costs nothing or never
+    /// fits, and a queue or another algorithm.
     #[cfg(feature = "redis")]
     pub(crate) fn of(algorithm: &super::super::Algorithm, action: &Action) -> Option<Self> {
         algorithm.debt()?.fast_path(action)

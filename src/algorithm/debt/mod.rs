@@ -1,21 +1,21 @@
 //! Debt: the arithmetic that GCRA, token bucket and leaky bucket share. Mirrors `lua/debt.lua`.
 //!
-//! One instant is stored: when everything that was taken is paid back. It lies ahead of now by the
-//! *debt*. A permit adds its emission interval to the debt. The interval has 32 bits of a fraction:
-//! it is rounded down once, when the limit is made, and everything else is exact. At a frozen clock
-//! exactly the capacity is admitted, as the tolerance is a multiple of the interval.
+//! One instant is stored: when everything that was acquired is paid back. The *debt* is the time until
+//! then. A permit adds its emission interval to the debt. The interval has a fraction of 32 bits: it is
+//! rounded down once, when the limit is made, and everything else is exact. At a frozen clock exactly
+//! the capacity is admitted, as the tolerance is a multiple of the interval.
 //!
 //! - **GCRA** is the generic cell rate algorithm, ITU-T Recommendation I.371, Annex A. The stored
 //!   instant is the theoretical arrival time. A cost fits if, with the cost added, that instant lies
 //!   ahead of now by no more than the whole burst takes to come back. Mirrors `lua/gcra.lua`.
-//! - **Token bucket:** `capacity` tokens, refilled continuously; a cost takes some of them. What is
-//!   missing in the bucket is stored, as the time in which it comes back: a full bucket has no debt,
-//!   and no fraction of a token is ever lost or invented. A caller that waits for its tokens leaves
-//!   the bucket below empty. Mirrors `lua/token_bucket.lua`.
-//! - **Leaky bucket:** a cost is poured in, runs out at a constant rate, and must not overflow. The
-//!   water is stored as the time in which it runs out. As a queue, which is the true leaky bucket,
-//!   each request is held up until the water before it has run out; as a meter it passes at once.
-//!   Mirrors `lua/leaky_bucket.lua`.
+//! - **Token bucket:** `capacity` tokens, refilled continuously; a cost removes some of them. The
+//!   missing tokens are stored as the time until the bucket is full again: a full bucket has no debt,
+//!   and no fraction of a token is lost or invented. A caller that waits for tokens makes their number
+//!   negative. Mirrors `lua/token_bucket.lua`.
+//! - **Leaky bucket:** a cost is poured in, drains at a constant rate, and must not overflow. The
+//!   water is stored as the time until the bucket is empty. As a queue, which is the original leaky
+//!   bucket, each request is delayed until the water before it has drained; as a meter it passes at
+//!   once. Mirrors `lua/leaky_bucket.lua`.
 
 use super::action::{Acquire, Action, MOST_COST, Wait};
 #[cfg(feature = "memory")]
@@ -40,16 +40,16 @@ pub(super) struct Debt {
     tolerance_us: u64,
     interval_fraction: u32,
     tolerance_fraction: u32,
-    /// Whether admitted requests leave one after the other.
+    /// Whether admitted requests are spaced evenly.
     queues: bool,
 }
 
-/// The instant at which nothing is owed any more; the epoch for a key that was never used.
+/// The instant at which the debt is paid back; the epoch for a key that was never used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State(FixedMicros);
 
-/// The most debt of a key, however much is charged without asking. Longer than the longest
-/// tolerance and the longest wait together, and short enough for a script's numbers until 2135.
+/// The most debt of a key, however much is charged. Longer than the longest tolerance and the longest
+/// wait together, and short enough for a script's numbers until 2135.
 const MOST_DEBT: FixedMicros = FixedMicros::whole(120 * 366 * DAY.as_micros() as u64);
 
 /// Functions are always inlined where they compute what their callers compute too, the debt and the
@@ -59,7 +59,7 @@ impl Debt {
         Self::of(limit.permits, limit.period, limit.capacity)
     }
 
-    /// As a queue, it holds admitted requests up, so that they leave one after the other.
+    /// As a queue, it delays admitted requests, so that they are spaced evenly.
     pub(super) fn leaky_bucket(limit: &ValidLimit) -> Self {
         Self {
             queues: limit.queues,
@@ -148,14 +148,14 @@ impl Debt {
         }
     }
 
-    /// What is still owed of everything taken up to this receipt. No more can be given back: the
-    /// rest has come back by itself.
+    /// The rest of the debt up to this receipt. No more can be given back, since the other part has
+    /// come back with time.
     fn unpaid(&self, receipt: &Receipt, now: Micros) -> FixedMicros {
         let now = FixedMicros::whole(now.get());
         self.paid_at(receipt).saturating_sub(now)
     }
 
-    /// How many whole permits are still owed of everything taken up to this receipt.
+    /// The rest of the debt up to this receipt, in whole permits.
     pub(super) fn permits_unpaid(&self, receipt: &Receipt, now: Micros) -> u64 {
         self.permits_of(self.unpaid(receipt, now))
     }
@@ -165,19 +165,19 @@ impl Debt {
         self.permits_of(FixedMicros::whole(time.get()))
     }
 
-    /// Whether somebody may be waiting for permits that are taken already. In a queue everybody
-    /// waits; otherwise nobody does while the debt is within the tolerance.
+    /// Whether callers may be waiting for permits that they have acquired. In a queue all callers
+    /// wait; otherwise none does while the debt is within the tolerance.
     fn may_hold_up_somebody(&self, state: &State, now: Micros) -> bool {
         self.queues || self.tolerance() < self.debt(state, now)
     }
 
-    /// The instant at which everything taken up to this receipt is paid back.
+    /// The instant at which the debt up to this receipt is paid back.
     fn paid_at(&self, receipt: &Receipt) -> FixedMicros {
         fixed(receipt.mark)
     }
 
-    /// The receipt, once `actual` permits are charged in place of those that it was for. If debts were
-    /// paid back in between, it covers less than is owed, never more.
+    /// The receipt after `actual` permits are charged instead of `charged`. If debts were paid back in
+    /// between, it covers less than is owed, never more.
     pub(super) fn settled(&self, receipt: &Receipt, charged: u64, actual: u64) -> Receipt {
         let paid_at = self
             .paid_at(receipt)
@@ -195,7 +195,7 @@ impl Debt {
         time.divided_by(self.interval())
     }
 
-    /// Whether a cost fits, and the wait: how long to hold it up, or how long until it fits.
+    /// Whether a cost fits, and the wait: the delay if it fits, otherwise the time until it does.
     #[inline(always)]
     fn decide(&self, debt: FixedMicros, acquire: &Acquire) -> (bool, Micros) {
         if acquire.cost == 0 {
@@ -209,7 +209,7 @@ impl Debt {
         self.decide_waiting(debt, over, acquire)
     }
 
-    // Out of line: most policies let nobody wait.
+    // Out of line: most policies do not let requests wait.
     #[inline(never)]
     fn decide_waiting(
         &self,
@@ -401,7 +401,7 @@ impl Arithmetic for Debt {
         [mark[0].saturating_sub(at.get()), mark[1]]
     }
 
-    /// The debt says everything about a key, so any cost can be decided.
+    /// The debt is the whole state, so any cost can be decided.
     #[inline]
     fn later(
         &self,

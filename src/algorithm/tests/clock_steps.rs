@@ -199,7 +199,7 @@ fn a_debt_is_owed_by_the_clock_that_it_was_made_by() {
 
 /// Its holder may have been promised a longer life, and ends it.
 #[test]
-fn a_lease_lapses_by_the_clock_that_it_was_taken_by() {
+fn a_lease_lapses_by_the_clock_that_acquired_it() {
     let mut subject = Subject::of(Limit::concurrency(1).lease(MINUTE));
     let held = Acquire {
         lease: Some(lease(1)),

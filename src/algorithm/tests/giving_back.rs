@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn a_credit_right_after_is_as_if_nothing_had_been_taken(
+    fn an_immediate_credit_leaves_no_trace_of_the_acquire(
         numbers in numbers(ALL), history in histories(), cost in costs(), knows: bool,
     ) {
         let mut subject = used(&numbers, history);
@@ -110,7 +110,7 @@ proptest! {
 
     /// Each permit is given back once, at any time: those that stay taken never exceed the limit.
     #[test]
-    fn permits_that_stay_taken_never_exceed_the_limit_in_any_window(
+    fn permits_not_given_back_never_exceed_the_limit(
         limit in 1_u64..12, period in periods(), slices in prop::option::of(slices()),
         history in prop::collection::vec((pauses(), any::<Option<Index>>(), 1_u64..4), 1..120),
     ) {
@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cancel_gives_back_only_when_nobody_has_taken_permits_since(
+    fn a_cancel_gives_back_only_the_latest_permits(
         numbers in numbers(BUCKETS), history in histories(), cost in 1_u64..12,
         since in 0_u64..3, late in pauses(),
     ) {
@@ -296,7 +296,7 @@ fn a_fixed_window_is_not_credited_for_the_one_before() {
 }
 
 #[test]
-fn a_sliding_counter_is_credited_in_the_window_in_which_it_was_taken() {
+fn a_sliding_counter_is_credited_in_the_window_of_the_acquire() {
     let mut subject = Subject::of(Limit::sliding_counter(10, SECOND));
     let before = subject.now;
     let _ = subject.ask(8);
@@ -318,7 +318,7 @@ fn the_next_window_opens_with_the_next_request_when_all_of_one_was_given_back() 
 }
 
 #[test]
-fn permits_taken_at_the_epoch_have_a_known_time() {
+fn permits_acquired_at_the_epoch_have_a_known_time() {
     for limit in [
         Limit::fixed_window(5, SECOND),
         Limit::sliding_log(5, SECOND),
@@ -380,7 +380,7 @@ fn permits_that_lapsed_under_new_rules_are_not_credited_under_them() {
 }
 
 #[test]
-fn permits_taken_under_new_rules_count_for_their_time_whatever_is_given_back_by_old_ones() {
+fn refunds_under_old_rules_keep_permits_of_new_ones() {
     let limits: [fn(u64, Duration) -> Limit; 2] = [Limit::sliding_log, Limit::sliding_window];
     for limit in limits {
         let [old, new] = [SECOND, 60 * SECOND].map(|window| limit(10, window));

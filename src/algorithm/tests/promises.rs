@@ -293,7 +293,7 @@ proptest! {
     /// A server takes all that fit at one instant in one step, whatever they cost. So what each of
     /// them would have been told follows from the reading of the previous one and what that took.
     #[test]
-    fn behind_the_first_of_several_takes_each_finds_only_more_taken(
+    fn later_acquires_of_several_find_only_more_used(
         numbers in numbers(BUCKETS.start..WINDOWS.end),
         before in numbers(ALL),
         history in histories(),

@@ -13,7 +13,7 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use crate::one_line::OneLine;
 use crate::trace;
 
-/// A file is read once nothing has happened for this long: its writer may not be done.
+/// A file is read once it has not changed for this long, since its writer may not be done.
 const QUIET: Duration = Duration::from_millis(50);
 /// It is read after this long at the latest, however busy its directory is.
 const LONGEST: Duration = Duration::from_millis(500);
@@ -134,7 +134,7 @@ impl Places {
 fn warn(path: &Path, error: &notify::Error) {
     trace::warn!(
         error = %OneLine(error),
-        "rate limiting: the system does not report changes of {}, which is therefore read every ten \
+        "rate limiting: the system does not report changes of {}, so it is read every ten \
          seconds",
         OneLine(path.display())
     );

@@ -21,7 +21,7 @@ use crate::tower::RateLimitLayer;
 mod file_events;
 mod reload;
 
-/// A configuration file that is read again whenever it changes.
+/// A configuration file that is reloaded when it changes.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -46,8 +46,8 @@ mod reload;
 /// # }
 /// ```
 ///
-/// See [Reload](super#reload) for what a reload changes, what it keeps and what it cannot change.
-#[must_use = "the file is read when it is opened"]
+/// See [Reload](super#reload) for what a reload replaces, keeps and refuses.
+#[must_use = "`open` reads the file"]
 pub struct ConfigFile {
     path: PathBuf,
     in_code: InCode,
@@ -55,7 +55,7 @@ pub struct ConfigFile {
 }
 
 impl ConfigFile {
-    /// The file at this path; it is read by [`open`](Self::open).
+    /// The file at this path. [`open`](Self::open) reads it.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -64,32 +64,34 @@ impl ConfigFile {
         }
     }
 
-    /// Adds a policy in code, which every reload keeps; see [`Config::policy`]. A file that has a
-    /// policy of the same name is refused.
+    /// Adds a policy in code, which every reload keeps; see [`Config::policy`]. A file with a policy
+    /// of the same name is refused.
     ///
     /// # Errors
     ///
-    /// Names what is wrong with the policy, or that one was added with its name.
+    /// If the policy is invalid, or one was added with its name.
     pub fn policy(mut self, policy: Policy) -> Result<Self, ConfigError> {
         let others = Rules::new(self.in_code.policies.iter().cloned());
         self.in_code.add(policy, others)?;
         Ok(self)
     }
 
-    /// Tells somebody what is decided and how the store fares; see [`Config::observe`].
+    /// Adds an observer of decisions and of the store; see [`Config::observe`].
     pub fn observe(mut self, observer: impl Observer) -> Self {
         self.in_code.observers.push(Arc::new(observer));
         self
     }
 
-    /// Calls this after each reload, and when the file has changed and is refused: then the limits
-    /// that were in force stay in force. Once for each change, on a thread of its own, which lives as
-    /// long as the limiter: a closure that keeps a clone of that keeps both for ever.
-    pub fn on_reload<F>(mut self, told: F) -> Self
+    /// Calls `hook` once for each change of the file: with `Ok` after a reload, with the error if the
+    /// file was refused and the old limits stay in force.
+    ///
+    /// The hook runs on the thread that watches the file, which lives as long as the limiter. A hook
+    /// that owns a clone of the limiter keeps both alive for ever.
+    pub fn on_reload<F>(mut self, hook: F) -> Self
     where
         F: Fn(Result<(), &FileError>) + Send + Sync + 'static,
     {
-        self.on_reload = Some(Box::new(told));
+        self.on_reload = Some(Box::new(hook));
         self
     }
 
@@ -97,19 +99,20 @@ impl ConfigFile {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or makes no sense, or the store cannot be reached or refuses.
+    /// If the file cannot be read or is invalid, if the store cannot be reached or refuses the
+    /// connection, or if the watching thread cannot be started.
     pub async fn open(self) -> Result<WatchedConfig, OpenError> {
         let (config, bytes) = self.read()?;
         let limiter = config.connect().await?;
         self.watch(config, bytes, limiter)
     }
 
-    /// As [`open`](Self::open), but connects with the first decision, see
+    /// Reads and watches the file, but connects to the store with the first decision; see
     /// [`Config::connect_lazy`].
     ///
     /// # Errors
     ///
-    /// When the file cannot be read or makes no sense.
+    /// If the file cannot be read or is invalid, or if the watching thread cannot be started.
     pub fn open_lazy(self) -> Result<WatchedConfig, OpenError> {
         let (config, bytes) = self.read()?;
         let limiter = config.connect_lazy()?;
@@ -155,11 +158,10 @@ impl fmt::Debug for ConfigFile {
     }
 }
 
-/// A limiter that is held to what its file says; made by [`ConfigFile::open`].
+/// A limiter that follows its configuration file; made by [`ConfigFile::open`].
 ///
-/// The file is watched for as long as the limiter is used: by this, by a [layer](Self::layer), or by
-/// any other clone of the [limiter](Self::limiter). The watching ends with the last of them. So this
-/// can be dropped once the layer is made.
+/// The file is watched until the last clone of the [limiter](Self::limiter) is dropped. Each
+/// [layer](Self::layer) contains one, so this value can be dropped once the layer is made.
 #[must_use = "its layer or its limiter limits requests"]
 pub struct WatchedConfig {
     path: PathBuf,
@@ -169,23 +171,23 @@ pub struct WatchedConfig {
 }
 
 impl WatchedConfig {
-    /// The limiter; a reload changes its rules.
+    /// The limiter, whose rules each reload replaces.
     pub fn limiter(&self) -> Limiter {
         self.limiter.clone()
     }
 
-    /// A layer with the file's choice of quota headers and of responses to rejections; a reload
-    /// changes them, except for what is chosen on the layer itself.
+    /// A layer with the file's quota headers and rejection responses. A reload changes both, unless
+    /// the layer sets its own.
     pub fn layer(&self) -> RateLimitLayer {
         self.shown.layer(self.limiter())
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Why the file as it is now is not in force; `None` when it is.
+    /// The error of the latest reload; `None` if the file as it is now is in force.
     pub fn last_error(&self) -> Option<Arc<FileError>> {
         self.error.load_full()
     }
@@ -200,15 +202,15 @@ impl fmt::Debug for WatchedConfig {
     }
 }
 
-/// Why a [`ConfigFile`](super::ConfigFile) cannot be opened. `Display` and `Debug` are one line for
-/// people that tells every cause, so that there is no [`source`](Error::source).
+/// The error of opening a [`ConfigFile`](super::ConfigFile). `Display` and `Debug` are one line that
+/// includes every cause, so there is no [`source`](Error::source).
 #[non_exhaustive]
 pub enum OpenError {
-    /// The file cannot be read, or makes no sense.
+    /// The file cannot be read, or is invalid.
     File(FileError),
-    /// The store cannot be reached, or refuses.
+    /// The store cannot be reached, or refuses the connection.
     Store(StoreError),
-    /// There can be no thread that watches the file.
+    /// The thread that watches the file cannot be started.
     Thread(io::Error),
 }
 

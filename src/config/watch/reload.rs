@@ -21,14 +21,14 @@ use crate::trace;
 /// Called after each reload.
 pub(super) type Hook = Box<dyn Fn(Result<(), &FileError>) + Send + Sync>;
 
-/// Keeps a limiter to what its file says.
+/// Applies each change of a file to its limiter.
 pub(super) struct Reloader {
     pub(super) path: PathBuf,
     /// The file's content when it was last read, or why it could not be read.
     pub(super) seen: Result<Vec<u8>, io::ErrorKind>,
     pub(super) in_force: Config,
-    /// Not the limiter: it ends the watching when its last clone is dropped, and gives back then what
-    /// it holds in advance, on the runtime where that happens. This thread has none.
+    /// Not the limiter: dropping its last clone ends the watching and returns prefetched permits on
+    /// the current runtime. This thread has no runtime.
     pub(super) rules: Arc<RulesInForce>,
     pub(super) shown: Shown,
     pub(super) on_reload: Option<Hook>,
@@ -41,7 +41,7 @@ impl Reloader {
         let outcome = match regular_file::read(&self.path) {
             Ok(bytes) if self.seen.as_ref() == Ok(&bytes) => return,
             Ok(bytes) => {
-                let outcome = self.take(&bytes);
+                let outcome = self.apply(&bytes);
                 self.seen = Ok(bytes);
                 outcome
             }
@@ -51,10 +51,10 @@ impl Reloader {
                 Err(FileError::unreadable(&self.path, source))
             }
         };
-        self.tell(outcome);
+        self.report(outcome);
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), FileError> {
+    fn apply(&mut self, bytes: &[u8]) -> Result<(), FileError> {
         let (in_force, in_code) = (&self.in_force, self.in_force.in_code.clone());
         let mut config = Config::of_bytes(bytes, &self.path, in_code, Some(in_force))?;
         let replaced = self.rules.replace(config.rules.clone());
@@ -65,14 +65,14 @@ impl Reloader {
         Ok(())
     }
 
-    /// The file says that this is intended, but whoever looks for a limit that does not work has to
-    /// know.
+    /// `policy = []` is deliberate, but an operator who wonders why nothing is limited needs the
+    /// warning.
     pub(super) fn warn_if_unlimited(&self) {
         if self.in_force.rules.count_policies() == 0 {
             let file = self.file();
             trace::warn!(
                 file = %file,
-                "rate limiting: {} has no policy: NOTHING is limited",
+                "rate limiting: {} has no policies: NOTHING is limited",
                 file
             );
         }
@@ -82,7 +82,7 @@ impl Reloader {
         OneLine(self.path.display())
     }
 
-    fn tell(&self, outcome: Result<(), FileError>) {
+    fn report(&self, outcome: Result<(), FileError>) {
         let file = self.file();
         match &outcome {
             Ok(()) => {
@@ -90,7 +90,7 @@ impl Reloader {
                 trace::info!(
                     file = %file,
                     policies = policies,
-                    "rate limiting: {} is in force as it is now, with {} policies",
+                    "rate limiting: {} is reloaded, with {} policies",
                     file,
                     policies
                 );
@@ -99,7 +99,7 @@ impl Reloader {
             Err(error) => {
                 trace::error!(
                     file = %file,
-                    "rate limiting: the change of a file is REFUSED, the limits in force stay: {}",
+                    "rate limiting: the changed file is REFUSED, the old limits stay in force: {}",
                     error
                 );
             }
@@ -108,10 +108,9 @@ impl Reloader {
         let refused = error.as_ref().map(ToString::to_string);
         self.rules.tell_config_read(refused);
         self.error.store(error.clone());
-        if let Some(told) = &self.on_reload {
-            let tell = || told(error.as_deref().map_or(Ok(()), Err));
-            // A panic of the hook must not end the watching: nobody would notice.
-            catch_panic(tell);
+        if let Some(hook) = &self.on_reload {
+            // A panic of the hook must not end this thread unnoticed.
+            catch_panic(|| hook(error.as_deref().map_or(Ok(()), Err)));
         }
     }
 }
@@ -136,7 +135,7 @@ impl Shown {
         self.rejection.store(Arc::new(config.rejection));
     }
 
-    /// A layer that shows what is in force.
+    /// A layer that follows the file.
     pub(super) fn layer(&self, limiter: Limiter) -> RateLimitLayer {
         RateLimitLayer::new(limiter)
             .headers_in_force(Arc::clone(&self.headers))

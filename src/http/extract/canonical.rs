@@ -1,15 +1,15 @@
-//! The canonical form of an address: every way to write one client gives one key.
+//! The canonical form of an address: every spelling of one client's address gives one key.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::address::embedded;
 use crate::error::ConfigError;
 
-/// How many bits of an IPv6 address make a key.
+/// The number of leading bits of an IPv6 address that form the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ipv6Prefix(u8);
 
-/// A /64 is the least that one subscriber gets, and can use freely (RFC 6177).
+/// One subscriber gets at least a /64 and can use all its addresses (RFC 6177).
 impl Default for Ipv6Prefix {
     fn default() -> Self {
         Self(64)
@@ -32,9 +32,9 @@ impl Ipv6Prefix {
         }
     }
 
-    /// The address that stands for all that share a key with this one.
+    /// The canonical address of all addresses that share a key with this one.
     pub(crate) fn canonical(self, address: IpAddr) -> IpAddr {
-        // The order is essential: masked first, every IPv4 client would share one bucket.
+        // Convert first, then mask: in the other order every IPv4 client would share one key.
         match embedded(address) {
             IpAddr::V6(v6) if !v6.is_unicast_link_local() && !v6.is_loopback() => {
                 self.masked(v6).into()

@@ -10,12 +10,11 @@ use crate::request::{
     CostError, CostExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal,
 };
 
-/// A header of which one value is expected. Keeps the error of an invalid name until it is
-/// validated.
+/// A header with one expected value. Keeps the error of an invalid name until it is validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field(Result<HeaderName, ConfigError>);
 
-/// What a request says in a [`Field`].
+/// A request's value of a [`Field`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldValue<'a> {
     Absent,
@@ -30,7 +29,7 @@ impl Field {
             ConfigError::malformed(
                 "header",
                 name,
-                "a header's name is one or more letters, digits and characters of !#$%&'*+-.^_`|~",
+                "expected one or more letters, digits and characters of !#$%&'*+-.^_`|~",
             )
         }))
     }
@@ -69,15 +68,16 @@ impl Field {
 ///
 /// The key is the value's bytes without surrounding whitespace. If the header is absent, empty or
 /// sent more than once, the request has no key, and the policy's
-/// [`OnMissingKey`](crate::OnMissingKey) decides. If keys are [denied](crate::Rules::deny), a
-/// request that sends the header more than once is refused, so that this is no way around the list.
+/// [`OnMissingKey`](crate::OnMissingKey) decides. If the deny list contains
+/// [keys](crate::Rules::deny), a request with a repeated header is rejected, so that it cannot
+/// bypass the list.
 ///
 /// # Clients that choose their subject
 ///
-/// A client that can write anything into the header gets a new quota with each new value, also if
-/// the header is only a part of the key; or it uses up somebody else's. So use it only behind
-/// authentication that refuses wrong values before the layer, behind a gateway that sets the header
-/// itself, or beside a second policy by address:
+/// A client that can send any value gets a new quota with each new value, even if the header is
+/// only a part of the key, or it uses up another client's quota. So use it only behind
+/// authentication that rejects wrong values before the layer, behind a gateway that sets the header
+/// itself, or with a second policy by address:
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Header, Limit, MINUTE, Policy};
@@ -92,10 +92,10 @@ impl Field {
 ///
 /// # One subject, several values
 ///
-/// Values are compared byte by byte. If authentication accepts one credential in several forms,
-/// each form is a key, with a quota of its own, and a denied one does not stop the others.
-/// `Authorization` is such a header: `Bearer t`, `bearer t` and, to many services, `Bearer  t` are
-/// the same token. Let authentication leave the user in the request's extensions, and use
+/// Values are compared byte by byte. If authentication accepts several forms of one credential,
+/// each form has its own quota, and denying one does not deny the others. `Authorization` is such a
+/// header: `Bearer t`, `bearer t` and, to many services, `Bearer  t` are the same token. Instead,
+/// let authentication put the user into the request's extensions and use
 /// [`Extension`](crate::Extension).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -106,10 +106,10 @@ pub struct Header {
 impl Header {
     /// Reads the header of this name, in any case.
     ///
-    /// [`Limiter::new`](crate::Limiter::new) refuses a name that no header can have. It also
-    /// refuses `host`, which is not a header over HTTP/2: see [`Host`](crate::Host); and `cookie`,
-    /// which a request over HTTP/2 may have several of: read the cookie that identifies the user
-    /// with a closure.
+    /// [`Limiter::new`](crate::Limiter::new) rejects invalid header names and two names that differ
+    /// over HTTP/2: `host`, which is not a header there (use [`Host`](crate::Host)), and `cookie`,
+    /// which may be split into several headers (read the cookie that identifies the user with a
+    /// closure).
     pub fn new(name: impl AsRef<str>) -> Self {
         let field = Field::new(name.as_ref());
         Self {
@@ -142,7 +142,7 @@ impl KeyExtractor for Header {
         // over HTTP/1.1 they are one.
         if name == COOKIE {
             return refuse(
-                "over HTTP/2 it may come in pieces; a closure can read one cookie from all of them",
+                "over HTTP/2 it may be split into several headers; read the cookie with a closure",
             );
         }
         Ok(())
@@ -157,13 +157,13 @@ impl KeyExtractor for Header {
     }
 }
 
-/// Reads a request's cost from a header; 1 when the header is absent.
+/// Reads a request's cost in permits from a header; 1 if the header is absent.
 ///
-/// The value is a whole number from 1 to 999999999999999, in decimal digits. Anything else is answered
-/// with 400, naming the header: a misread cost would be worse than a refused one.
+/// The value is a whole number from 1 to 999999999999999, in decimal digits. Any other value is
+/// answered with 400 and an explanation that names the header.
 ///
-/// Whoever sets the header sets the price. Have a gateway set it, and remove it from client
-/// requests: a client that can choose the cost chooses 1.
+/// Clients must not control this header: a client that can choose the cost chooses 1. Let a gateway
+/// set it and remove it from client requests.
 ///
 /// ```
 /// use tower_throttle::{HeaderCost, Limit, MINUTE, Policy};
@@ -177,7 +177,7 @@ pub struct HeaderCost(Field);
 impl HeaderCost {
     /// Reads the header of this name, in any case.
     ///
-    /// [`Limiter::new`](crate::Limiter::new) refuses a name that no header can have.
+    /// [`Limiter::new`](crate::Limiter::new) rejects invalid header names.
     pub fn new(name: impl AsRef<str>) -> Self {
         Self(Field::new(name.as_ref()))
     }
@@ -196,7 +196,7 @@ impl HeaderCost {
             FieldValue::Once(value) => value,
             FieldValue::Repeated => return Err(self.refusal("was sent more than once")),
         };
-        // Checked by hand because the standard parser accepts a plus sign too.
+        // Checked by hand because the standard parser also accepts a plus sign.
         if !digits.iter().all(u8::is_ascii_digit) {
             return Err(self.refusal("is not a number in decimal digits"));
         }
@@ -270,10 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_may_come_in_pieces() {
+    fn a_cookie_header_is_refused() {
         let refusal = Header::new("Cookie").validate().unwrap_err().to_string();
         assert!(
-            refusal.starts_with("header: got \"cookie\": over HTTP/2 it may come in pieces"),
+            refusal.starts_with("header: got \"cookie\": over HTTP/2 it may be split"),
             "{refusal}"
         );
     }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_the_header_and_says_what_is_wrong_and_what_is_right() {
+    fn an_error_names_the_header_the_mistake_and_the_range() {
         assert_eq!(
             cost(&[b"-1"]),
             Err(

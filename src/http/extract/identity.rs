@@ -1,4 +1,4 @@
-//! Keys that need no reading of syntax: the user that authentication has identified, and the host.
+//! `Extension` and `Host`: the authenticated user, or the request's host, as the key.
 
 use std::any::Any;
 use std::fmt;
@@ -9,18 +9,17 @@ use crate::request::{KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
 type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 
-/// The user that authentication, outside of the layer, has put into the request's extensions.
+/// The user that authentication has put into the request's extensions.
 ///
-/// The layer has to be inside of the one that authenticates, or no request has a user. So a request
-/// without the extension is answered with 500 and an explanation, unless the policy says what to do
-/// [without a key](crate::Policy::on_missing_key).
+/// The authentication must be outside of the layer; otherwise no request has a user. So a request
+/// without the extension is answered with 500 and an explanation, unless the policy sets
+/// [`on_missing_key`](crate::Policy::on_missing_key).
 ///
-/// A text, a number or bytes that a closure returns are the id of a user, so the key is
-/// [`Key::user`] of it. Operations like [`Limiter::reset`](crate::Limiter::reset) and an
-/// [`AccessList`](crate::AccessList) have to be given that key, too: the id alone is another one. It
-/// keeps users apart from anything else with the same numbers or names: a list that refuses user 7
-/// does not refuse order 7 under another policy. Whether the id is written as a number or as text
-/// makes no difference.
+/// If the closure returns text, a number or bytes, the key is [`Key::user`] of it. Use the same key
+/// for methods like [`Limiter::reset`](crate::Limiter::reset) and for an
+/// [`AccessList`](crate::AccessList): the id alone is a different key. This keeps users apart from
+/// other things with the same id: a list that denies user 7 does not deny order 7. Ids may be
+/// numbers or text.
 ///
 /// ```
 /// use tower_throttle::{CheckError, Extension, Key, Limit, Limiter, MINUTE, Policy};
@@ -39,14 +38,13 @@ type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 /// }
 /// ```
 ///
-/// A type that is converted into a key by itself, by `From<UserId> for Key`, is the same key
-/// everywhere: see [`new`](Self::new).
+/// For a type that implements `From<UserId> for Key`, use [`new`](Self::new).
 ///
 /// # Anonymous requests
 ///
-/// If a request may be without a user, say what becomes of it: all of them share one quota
-/// ([`OnMissingKey::Shared`](crate::OnMissingKey::Shared)), or the policy ignores them, and another
-/// one limits them by their address:
+/// If requests may have no user, choose what happens to them: they share one key
+/// ([`OnMissingKey::Shared`](crate::OnMissingKey::Shared)), or the policy skips them and another
+/// policy limits them by address:
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Extension, Key, Limit, MINUTE, OnMissingKey, Policy, extractor};
@@ -65,19 +63,19 @@ type Read<T> = dyn Fn(&T) -> Option<Key> + Send + Sync;
 /// # Ok::<(), tower_throttle::ConfigError>(())
 /// ```
 ///
-/// Authentication that leaves an extension in every request, and says there that nobody is logged
-/// in, is read by [`optional`](Self::optional).
+/// If authentication adds an extension to every request, even if nobody is logged in, use
+/// [`optional`](Self::optional).
 ///
-/// Consecutive policies that are given clones of one `Extension` read the request once.
+/// Consecutive policies with clones of one `Extension` read the key only once.
 pub struct Extension<T> {
     read: Arc<Read<T>>,
     kind: KeyKind,
 }
 
 impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
-    /// Makes the key that the extension itself is converted into, whatever kind of key that is. So
-    /// a value of this type is the same key in requests, operations and lists. Let the conversion
-    /// make a [`Key::user`], by which files and operators name a user.
+    /// Uses the extension's own conversion into a [`Key`](crate::Key), so that a value of this type
+    /// is the same key in requests, methods and lists. Let the conversion return a [`Key::user`],
+    /// by which files and operators name a user.
     ///
     /// ```
     /// use tower_throttle::{AccessList, Extension, Key, Limit, MINUTE, Policy};
@@ -104,17 +102,17 @@ impl<T: Clone + Into<Key> + Send + Sync + 'static> Extension<T> {
 }
 
 impl<T: Send + Sync + 'static> Extension<T> {
-    /// Makes the key from what the closure returns: [`Key::user`] of a text, a number or bytes. A
-    /// key of another kind, such as [`Key::all`] of a tenant and a user, stays as it is.
+    /// Makes the key from the closure's result: [`Key::user`] of text, a number or bytes. Other
+    /// keys, such as [`Key::all`] of a tenant and a user, stay as they are.
     pub fn with<K: Into<Key>>(user: impl Fn(&T) -> K + Send + Sync + 'static) -> Self {
         Self::reading(KeyKind::User, move |extension| {
             Some(user(extension).into().or_user())
         })
     }
 
-    /// The same for an extension that may be without a user, as a session is before the login.
-    /// `None` means that nobody is logged in, which is no mistake of the server's: by default, all
-    /// such requests share one bucket, as those do that leave a header out.
+    /// Like [`with`](Self::with), for an extension that may have no user, such as a session before
+    /// the login. `None` means that nobody is logged in: the request has no key, and by default all
+    /// such requests share one.
     ///
     /// ```
     /// use tower_throttle::{Extension, Limit, MINUTE, Policy};
@@ -157,13 +155,13 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     }
 }
 
-/// Over gRPC the text is cut off, so the remedy comes first.
+/// gRPC truncates the text, so the remedy comes first.
 #[cold]
 fn not_provided<T>() -> KeyError {
     let text = format!(
-        "no user: put the rate limit inside of the authentication, which has to leave a `{}` in the \
-         request's extensions before (on an axum router the layer of the rate limit is added first, \
-         in a `ServiceBuilder` last), or set `on_missing_key` if requests may be without a user",
+        "no user: put the rate limit inside of the authentication, which must put a `{}` into the \
+         request's extensions (on an axum router, add the rate limit's layer first; in a \
+         `ServiceBuilder`, last), or set `on_missing_key` if requests may have no user",
         std::any::type_name::<T>()
     );
     KeyError::NotProvided(text.into())
@@ -184,22 +182,21 @@ impl<T> fmt::Debug for Extension<T> {
     }
 }
 
-/// The host that a request is for, as [`RequestHead::host`] reads it: the tenant of a service that
-/// has a host for each.
+/// The host of a request, as [`RequestHead::host`] reads it: for services with one host for each
+/// tenant.
 ///
-/// The key is the host as text, in lower case and without the port, so
-/// `limiter.reset("tenant", "acme.example.com")` is about that tenant. A request without a host, or
-/// with one that cannot be read, has no key, and the policy's [`OnMissingKey`](crate::OnMissingKey)
-/// decides. If keys are [denied](crate::Rules::deny), a request whose host cannot be read is refused,
-/// so that this is no way around the list.
+/// The key is the host as text, in lower case and without the port: `limiter.reset("tenant",
+/// "acme.example.com")` resets that tenant. A request with no host or a malformed one has no key,
+/// and the policy's [`OnMissingKey`](crate::OnMissingKey) decides. If the deny list contains
+/// [keys](crate::Rules::deny), a request with a malformed host is rejected, so that it cannot
+/// bypass the list.
 ///
 /// # Clients that choose their subject
 ///
-/// Any client can send any host. With each new one it gets a new quota, or it uses up somebody
-/// else's. So this extractor is for services that are reached only through a proxy or a router that
-/// checks the host, refuses unknown ones, and passes it on (nginx does so with
-/// `proxy_set_header Host $host`). Whether a client may use a tenant's quota is a question for
-/// authentication. Anywhere else, limit by address, too:
+/// Clients can send any host. Each new host gives them a new quota, or they use up another tenant's
+/// quota. So use this extractor only behind a proxy or a router that checks the host, rejects
+/// unknown ones and passes it on (nginx: `proxy_set_header Host $host`). Authentication must check
+/// whether a client may use a tenant's quota. Otherwise add a policy by address:
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Host, Limit, MINUTE, Policy};
@@ -270,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_did_not_pass_the_authentication_is_explained() {
+    fn a_request_without_authentication_is_explained() {
         let request = Request::new(());
         for by in [
             Extension::<UserId>::new(),
@@ -288,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_that_says_that_nobody_is_logged_in_is_a_missing_key() {
+    fn an_optional_extension_without_a_user_is_a_missing_key() {
         let by = Extension::optional(|user: &Option<u64>| *user);
         for (user, key) in [
             (Some(7_u64), Ok(Key::user(7))),

@@ -1,4 +1,4 @@
-//! Extractors: they read from a request whose quota it uses.
+//! The built-in key extractors.
 
 mod canonical;
 mod client_addr;

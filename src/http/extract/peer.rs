@@ -11,19 +11,19 @@ use crate::error::ConfigError;
 use crate::key::Key;
 use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestHead, is_equal};
 
-/// The other end of the socket; a server puts it into the extensions of each request.
+/// The peer of the socket. A server puts it into the extensions of each request.
 ///
-/// Axum and tonic have types of their own for this, which are read with the features `axum` and
-/// `tonic`: `ConnectInfo<SocketAddr>` and, in tests, `MockConnectInfo<SocketAddr>`;
-/// `TcpConnectInfo`, also behind tonic's own TLS, and `UdsConnectInfo`. With the feature
-/// `tonic-tls` also `TlsConnectInfo<TcpConnectInfo>`, the only type that is present if a server
-/// accepts TLS connections with tokio-rustls itself and passes them to tonic.
+/// The types of axum and tonic are read with the features `axum` and `tonic`:
+/// `ConnectInfo<SocketAddr>` and, in tests, `MockConnectInfo<SocketAddr>`; `TcpConnectInfo`, also
+/// with tonic's own TLS, and `UdsConnectInfo`. The feature `tonic-tls` adds
+/// `TlsConnectInfo<TcpConnectInfo>`, for servers that accept TLS connections with tokio-rustls and
+/// pass them to tonic.
 ///
-/// A `Peer` is for servers on plain hyper, and for those that do not provide these types, such as
-/// axum over a Unix socket (`.layer(axum::Extension(Peer::UnixSocket))`, added after the
-/// [`RateLimitLayer`](crate::RateLimitLayer), so that it is outside). A [`Peer::Address`] takes
-/// precedence over all of them. A [`Peer::UnixSocket`] hides no address that a server provides, so a
-/// router with that layer may be served over TCP, too, by a server that does.
+/// Insert a `Peer` on plain hyper and on servers without these types, such as axum over a Unix
+/// socket: add `.layer(axum::Extension(Peer::UnixSocket))` after the
+/// [`RateLimitLayer`](crate::RateLimitLayer), so that it is outside. A [`Peer::Address`] takes
+/// precedence over all other types. A [`Peer::UnixSocket`] does not, so a router with that layer
+/// may also be served over TCP.
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -43,7 +43,7 @@ use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestH
 pub enum Peer {
     /// An address, over TCP or QUIC.
     Address(SocketAddr),
-    /// A process on this machine: a proxy, which [`ClientAddr`](super::ClientAddr) trusts.
+    /// A Unix socket: a proxy on this machine, which [`ClientAddr`](super::ClientAddr) trusts.
     UnixSocket,
 }
 
@@ -54,10 +54,10 @@ impl From<SocketAddr> for Peer {
 }
 
 impl Peer {
-    /// The other end of the socket of this request.
+    /// The peer of this request.
     pub(super) fn of(request: &RequestHead<'_>) -> Result<Self, KeyError> {
-        let said = request.extensions.get::<Self>().copied();
-        if let Some(address @ Self::Address(_)) = said {
+        let inserted = request.extensions.get::<Self>().copied();
+        if let Some(address @ Self::Address(_)) = inserted {
             return Ok(address);
         }
         #[cfg(feature = "axum")]
@@ -68,11 +68,11 @@ impl Peer {
         if let Some(peer) = by_tonic(request) {
             return peer;
         }
-        // A layer says so of every request, also of one that came to the same router over TCP.
-        if let Some(unix_socket) = said {
+        // A layer adds this to every request, also to those that arrive over TCP.
+        if let Some(unix_socket) = inserted {
             return Ok(unix_socket);
         }
-        // Last, as in axum: what tests mock never hides what a socket says.
+        // Last, as in axum: a mock never hides a real address.
         #[cfg(feature = "axum")]
         if let Some(peer) = from_axum_mock(request) {
             return Ok(peer);
@@ -80,7 +80,7 @@ impl Peer {
         Err(KeyError::Misconfigured(Cow::Borrowed(NO_PEER)))
     }
 
-    /// The address of the other end, which has to have one.
+    /// The peer's address; an error if the peer has none.
     fn address_of(request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         match Self::of(request)? {
             Self::Address(address) => Ok(address.ip()),
@@ -103,7 +103,7 @@ fn from_axum_mock(request: &RequestHead<'_>) -> Option<Peer> {
     Some(Peer::Address(*address))
 }
 
-/// Over gRPC the text is cut off, so what gRPC servers need comes first, in few words.
+/// gRPC truncates the text, so the advice for gRPC servers comes first.
 const NO_PEER: &str = "the request does not carry its peer's address. \
     On tonic, enable the feature `tonic` of tower-throttle (`tonic-tls` behind tokio-rustls); \
     on axum, the feature `axum`, and serve with \
@@ -113,28 +113,29 @@ const NO_PEER: &str = "the request does not carry its peer's address. \
     `Peer::UnixSocket`, into the extensions of each request, by a layer outside of this one";
 
 const NO_ADDRESS: &str = "the request came over a Unix socket, whose peer has no address: \
-    use `ClientAddr`, which reads it from the header that the proxy sets";
+    use `ClientAddr`, which reads the address from the header that the proxy sets";
 
-const PROXY_IS_PEER: &str = "requests come from a private or loopback address and name another in \
-    `X-Forwarded-For` or `Forwarded`: behind a proxy all clients share one quota, that of the proxy. \
-    Use `ClientAddr` in place of `PeerAddr`, in a file `key = \"client-addr\"`, and trust the \
-    proxy's address, in a file by `trusted_proxies`";
+const PROXY_IS_PEER: &str = "requests with an `X-Forwarded-For` or `Forwarded` header come from a \
+    private or loopback address. If it is a proxy, all clients behind it share one quota: use \
+    `ClientAddr` instead of `PeerAddr`, in a file `key = \"client-addr\"`, and trust the proxy's \
+    address, in a file by `trusted_proxies`";
 
-/// The address at the other end of the socket.
+/// The address of the socket's peer.
 ///
-/// Use it if clients connect directly. Behind a proxy every request has the proxy's address: use
-/// [`ClientAddr`](super::ClientAddr) there. See [`Peer`] for where the address comes from.
+/// Use it if clients connect directly. Behind a proxy, every request has the proxy's address: use
+/// [`ClientAddr`](super::ClientAddr) there. See [`Peer`] for the source of the address.
 ///
-/// If a request comes from a private or loopback address and has a header `X-Forwarded-For` or
-/// `Forwarded`, this is most likely a mistake, and the log warns of it, once a minute at most. If
-/// services that pass on such headers are to be limited by their own address, a closure says so:
+/// If a request comes from a private or loopback address and has an `X-Forwarded-For` or
+/// `Forwarded` header, this is most likely a mistake. The log then warns, at most once a minute. To
+/// limit internal services that pass on such headers by their own address, use a closure:
 /// `|request: &RequestHead<'_>| PeerAddr.extract(request).ok()`.
 ///
-/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), the least
-/// that a subscriber has; only link-local and loopback addresses count in full. An IPv4 address
-/// embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
+/// IPv6 clients are distinguished by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), the
+/// smallest that a subscriber gets. Link-local and loopback addresses count in full. An IPv4
+/// address embedded in IPv6 (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as the plain IPv4
+/// address.
 ///
-/// A request that does not carry the address is answered with 500 and an explanation.
+/// If the server does not provide the address, requests are answered with 500 and an explanation.
 ///
 /// ```
 /// use tower_throttle::{Limit, MINUTE, PeerAddr, Policy};
@@ -145,9 +146,9 @@ const PROXY_IS_PEER: &str = "requests come from a private or loopback address an
 pub struct PeerAddr;
 
 impl PeerAddr {
-    /// Tells IPv6 clients apart by this many bits instead of 64: 32 to 128.
+    /// Sets how many leading bits distinguish IPv6 clients: 32 to 128, by default 64.
     ///
-    /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
+    /// [`Limiter::new`](crate::Limiter::new) rejects other numbers.
     #[must_use]
     pub fn ipv6_prefix(self, bits: u8) -> PeerNetwork {
         PeerNetwork(Ipv6Prefix::new(bits))
@@ -176,7 +177,7 @@ impl KeyExtractor for PeerAddr {
     }
 }
 
-/// The full address, like that of a [`PeerNetwork`].
+/// The full address, whatever the IPv6 prefix.
 impl AddressExtractor for PeerAddr {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         Ok(embedded(Peer::address_of(request)?))
@@ -215,7 +216,7 @@ impl KeyExtractor for PeerNetwork {
     }
 }
 
-/// The full address, whatever prefix tells clients apart.
+/// The full address, whatever the IPv6 prefix.
 impl AddressExtractor for PeerNetwork {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         PeerAddr.address(request)
@@ -228,18 +229,18 @@ impl AddressExtractor for PeerNetwork {
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Whether a request from this peer names another client, and the peer may be a proxy. The address
-/// comes first: the requests of clients that connect themselves cost no look at the headers.
+/// Whether the peer may be a proxy and the request names another client. The address is checked
+/// first, so that requests of direct clients cost no header lookup.
 pub(super) fn is_proxied(peer: IpAddr, request: &RequestHead<'_>) -> bool {
     let headers = request.headers;
     is_internal(peer) && (headers.contains_key(&X_FORWARDED_FOR) || headers.contains_key(FORWARDED))
 }
 
-/// Whether an address is private or loopback, so that no client on the Internet has it.
+/// Whether an address is private or loopback, so that no Internet client has it.
 fn is_internal(address: IpAddr) -> bool {
     match embedded(address) {
         IpAddr::V4(v4) => {
-            // RFC 6598, which clusters and overlay networks use, too.
+            // RFC 6598; clusters and overlay networks use it too.
             let is_shared = matches!(v4.octets(), [100, 64..=127, ..]);
             v4.is_private() || v4.is_loopback() || v4.is_link_local() || is_shared
         }
@@ -247,10 +248,10 @@ fn is_internal(address: IpAddr) -> bool {
     }
 }
 
-/// The peer as tonic provides it, in the types that it puts into each request's extensions.
+/// The peer that tonic puts into each request's extensions.
 #[cfg(feature = "tonic")]
 fn by_tonic(request: &RequestHead<'_>) -> Option<Result<Peer, KeyError>> {
-    // Present also behind tonic's own TLS, beside `TlsConnectInfo`.
+    // Also present with tonic's own TLS, next to `TlsConnectInfo`.
     if let Some(info) = request.extensions.get() {
         return Some(from_tcp(info));
     }
@@ -265,8 +266,8 @@ fn by_tonic(request: &RequestHead<'_>) -> Option<Result<Peer, KeyError>> {
     None
 }
 
-/// The address is missing if the client disconnected before tonic asked for it: not the server's
-/// fault.
+/// The address is missing if the client disconnected before tonic read it, which is not the
+/// server's fault.
 #[cfg(feature = "tonic")]
 fn from_tcp(info: &tonic::transport::server::TcpConnectInfo) -> Result<Peer, KeyError> {
     info.remote_addr.map(Peer::Address).ok_or(KeyError::Missing)

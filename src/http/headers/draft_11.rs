@@ -11,8 +11,8 @@ use crate::time::Micros;
 pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(super) const QUOTA: HeaderName = HeaderName::from_static("ratelimit");
 
-/// The longest that either field gets, in bytes. Proxies and clients drop responses whose headers
-/// are too large in total: proxies often allow 4 KiB, gRPC clients 8 or 16.
+/// The longest value of either field, in bytes. Proxies and clients drop responses whose headers
+/// are too large in total: proxies often allow 4 KiB, gRPC clients 8 or 16 KiB.
 ///
 /// There is room for six policies with the longest names, or about thirty with ordinary ones.
 pub(super) const LONGEST: usize = 1_024;
@@ -24,8 +24,8 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// In the order of the policies. If there is no room for all, those closest to exhaustion, the
-    /// closest first. `None` if no policy applied or none was decided.
+    /// In the order of the policies. If not all fit, those closest to exhaustion, the closest
+    /// first. `None` if no policy applied or none was evaluated.
     pub(super) fn of<'a>(
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
     ) -> Option<Self> {
@@ -34,13 +34,13 @@ impl Lists {
         if let (Some(only), None) = (first.next(), first.next()) {
             return Self::of_one(only);
         }
-        // Most responses list a few policies, and need not clear more room.
+        // Most responses list few policies and need no larger buffer.
         Self::of_all::<SHORT>(decided.clone())
             .or_else(|| Self::of_all::<LONGEST>(decided.clone()))
             .unwrap_or_else(|| Self::of_tightest(decided))
     }
 
-    /// There is always room for a single item.
+    /// A single item always fits.
     fn of_one((name, decision): (&str, &Decision)) -> Option<Self> {
         let mut quota = Text::<SHORT>::default();
         quota.push_quota(name, decision)?;
@@ -50,8 +50,7 @@ impl Lists {
         })
     }
 
-    /// The inner `Option` is what [`of`](Self::of) returns if there is room for all; `None` if
-    /// there is not.
+    /// `None` if not all fit. The inner `Option` is the result of [`of`](Self::of).
     fn of_all<'a, const ROOM: usize>(
         mut decided: impl Iterator<Item = (&'a str, &'a Decision)>,
     ) -> Option<Option<Self>> {
@@ -65,7 +64,7 @@ impl Lists {
         let mut tightest: Vec<_> = decided.collect();
         tightest.sort_by_key(|(_, decision)| decision.tightest_first());
         let mut texts = Texts::<LONGEST>::default();
-        // Up to the first for which there is no room.
+        // Up to the first one that does not fit.
         let _ = tightest.into_iter().all(|policy| texts.push(policy));
         texts.lists()
     }
@@ -85,7 +84,7 @@ struct Texts<const ROOM: usize> {
 }
 
 impl<const ROOM: usize> Texts<ROOM> {
-    /// Adds an item to both fields, or to neither if there is no room for it.
+    /// Adds an item to both fields, or to neither if it does not fit.
     fn push(&mut self, (name, decision): (&str, &Decision)) -> bool {
         let before = (self.policy.length, self.quota.length);
         let written = self.write(name, decision);
@@ -108,15 +107,15 @@ impl<const ROOM: usize> Texts<ROOM> {
     }
 }
 
-/// Room for the policies of a server's routes.
+/// The number of cached fields: enough for the policies of a server.
 const PLACES: usize = 16;
 
 thread_local! {
     static RECENT: RefCell<[Option<Announced>; PLACES]> = const { RefCell::new([const { None }; PLACES]) };
 }
 
-/// A field that this thread has written lately. Each thread has its own: threads that shared a
-/// value would contend for its reference count.
+/// A recently written field. Each thread has its own: threads that share a value would contend for
+/// its reference count.
 struct Announced {
     name: Box<str>,
     limit: u64,
@@ -124,7 +123,7 @@ struct Announced {
     field: HeaderValue,
 }
 
-/// The field of a policy, from a decision of its own.
+/// The field of a policy, from one of its decisions.
 pub(super) fn policy(name: &str, decision: &Decision) -> Option<HeaderValue> {
     let recent = RECENT.try_with(|recent| {
         let place = &mut recent.borrow_mut()[place_of(name, decision.limit)];
@@ -138,7 +137,7 @@ pub(super) fn policy(name: &str, decision: &Decision) -> Option<HeaderValue> {
             ),
         }
     });
-    // A thread that is about to end has no cache any more.
+    // A thread that is ending has no cache any more.
     recent.unwrap_or_else(|_| field(name, decision))
 }
 
@@ -163,7 +162,7 @@ fn field(name: &str, decision: &Decision) -> Option<HeaderValue> {
     text.value()
 }
 
-/// Fast rather than even: policies that share a place are written anew in turn.
+/// Fast rather than even: policies that collide evict each other.
 fn place_of(name: &str, limit: u64) -> usize {
     let last = name.bytes().last().map_or(0, usize::from);
     (name.len() + last).wrapping_add(limit as usize) % PLACES

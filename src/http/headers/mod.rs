@@ -1,4 +1,4 @@
-//! Quota headers: they tell clients about the policies that applied.
+//! Quota headers: they show clients the policies that applied.
 
 use http::{HeaderName, Response};
 
@@ -22,16 +22,16 @@ mod text;
 /// let headers = QuotaHeaders::DRAFT_11.and(QuotaHeaders::X_RATELIMIT_EPOCH.on_denials());
 /// ```
 ///
-/// For a limit of [several rates](crate::Limit::and) they describe one rate: the one that denies
-/// for longest or, if none denies, the one with the fewest permits left, so that these can be
-/// taken.
+/// For a limit of [several rates](crate::Limit::and), they describe one rate: the one that denies
+/// for longest or, if none denies, the one with the fewest permits remaining.
 ///
-/// They tell what was left after the request had taken its cost. What its response settles, by
-/// [`count_if`](crate::Policy::count_if) or [`settle`](crate::Policy::settle), is not included yet:
-/// a limit of one failed login shows none left on each successful login.
+/// They show what remains after the request was charged. Refunds by
+/// [`count_if`](crate::Policy::count_if) and [`settle`](crate::Policy::settle) come later and are
+/// not included: with a limit of one failed login, even a successful login shows no remaining
+/// permits.
 ///
-/// They are omitted from redirects (status 3xx), and for policies to which the store gave no
-/// answer, or about which it was [not asked](crate::Outcome::NotAsked).
+/// They are omitted from redirects (status 3xx), and for policies whose store failed or that were
+/// [not evaluated](crate::Outcome::NotAsked).
 ///
 /// # Draft 11
 ///
@@ -46,25 +46,26 @@ mod text;
 ///
 /// | parameter | meaning |
 /// |---|---|
-/// | `q` | the permits given in each window |
+/// | `q` | the number of permits in each window |
 /// | `w` | the window, in seconds, rounded up |
-/// | `r` | the permits that could still be taken after the request had taken its cost |
-/// | `t` | in seconds, at least 1: a client that spreads the `r` permits over this time keeps within the policy; if `r` is 0, the time until there is one again, also on the response that took the last; never later than the `Retry-After` of the policy's denial; for a fixed window, the time to its end |
+/// | `r` | the permits that remain after the request was charged |
+/// | `t` | in seconds, at least 1. If `r` is above 0, a client that spreads the `r` permits over this time stays within the policy. If `r` is 0, the time until the next permit, even if the request was allowed. Never later than the `Retry-After` of the policy's denial. For a fixed window, the time to its end |
 ///
 /// A [concurrency](crate::Limit::concurrency) limit has no window: it has the parameter
-/// `qu="concurrent-requests"` instead of `w`, and no `t`. A limit that
-/// [admits nothing](crate::Limit::nothing) has `q=0` and `r=0` alone.
+/// `qu="concurrent-requests"` instead of `w`, and no `t`. A limit that [admits
+/// nothing](crate::Limit::nothing) has only `q=0` and `r=0`.
 ///
-/// Each field takes at most 1 KiB. If more policies apply, those closest to exhaustion are listed,
-/// by the same rule as for headers of one value. About thirty fit, or six with the longest names.
+/// Each field takes at most 1 KiB: about thirty policies, or six with the longest names. If more
+/// policies apply, those closest to exhaustion are listed, by the same rule as for headers of one
+/// value.
 ///
-/// The fields are appended, so that each of several nested layers adds its own. If a handler denies
-/// by a policy of its own, as a [`Rejection`], the innermost layer adds that policy, too.
+/// The fields are appended, so each of several nested layers adds its own. If a handler denies a
+/// request itself, as a [`Rejection`], the innermost layer adds the handler's policy too.
 ///
 /// # Headers of one value
 ///
 /// [`DRAFT_6`](Self::DRAFT_6), and [`X_RATELIMIT_DELTA`](Self::X_RATELIMIT_DELTA) or
-/// [`X_RATELIMIT_EPOCH`](Self::X_RATELIMIT_EPOCH), are for clients that know the older headers:
+/// [`X_RATELIMIT_EPOCH`](Self::X_RATELIMIT_EPOCH), are for clients that read the older headers:
 ///
 /// ```http
 /// X-RateLimit-Limit: 100
@@ -74,37 +75,36 @@ mod text;
 ///
 /// | header | meaning |
 /// |---|---|
-/// | `-Limit` | the permits given in each window |
-/// | `-Remaining` | the permits that could still be taken after the request had taken its cost, at most the limit |
+/// | `-Limit` | the number of permits in each window |
+/// | `-Remaining` | the permits that remain after the request was charged, at most the limit |
 /// | `-Reset` | when all permits are back, but not before the request would be allowed; rounded up. In seconds from now, or in seconds since the Unix epoch by this server's clock |
 ///
-/// They can show only one policy, the one closest to exhaustion. Among policies that deny, it is
-/// the one with the longest wait. If none denies, it is the one with the fewest permits left; among
-/// equals, the one that is reset last. With a burst or a capacity, more permits than the limit may
-/// be left: for this comparison they count in full, but at most the limit is shown.
+/// They show only one policy, the one closest to exhaustion. If policies deny, it is the one with
+/// the longest wait. Otherwise it is the one with the fewest permits remaining; among equals, the
+/// one with the latest reset. With a burst or a capacity, more permits than the limit may remain:
+/// the comparison uses the full number, the header shows at most the limit.
 ///
-/// A [concurrency](crate::Limit::concurrency) limit has no reset and is never shown, nor is one that
-/// [admits nothing](crate::Limit::nothing). If no denying
-/// policy can be shown, as on a denial by such a limit, or for lack of an answer from the store,
-/// the headers are omitted: what another policy has left does not explain the denial.
+/// A [concurrency](crate::Limit::concurrency) limit and one that [admits
+/// nothing](crate::Limit::nothing) have no reset and are never shown. If no denying policy can be
+/// shown, as on a denial by such a limit or after a store failure, the headers are omitted, because
+/// another policy does not explain the denial.
 ///
 /// If the service or an inner layer has written the same three headers as numbers, the tighter
-/// values stay, by the same rule on the numbers shown. Headers of a layer that denies, or of your
-/// own [`OnRejection`](crate::OnRejection), always stay, and an outer layer adds none if such a
-/// response has none. For a handler that denies by a policy of its own, as a [`Rejection`], they
-/// show that policy. Use the same format of resets in nested layers.
+/// values win, by the same rule. The headers of an inner denial, or of your own
+/// [`OnRejection`](crate::OnRejection), always stay, and an outer layer adds none to such a
+/// response. If a handler denies a request itself, as a [`Rejection`], they show the handler's
+/// policy. Use the same reset format in nested layers.
 ///
 /// # `Retry-After`
 ///
-/// It is the longest wait of the policies that deny. If a handler or an inner layer denies while the
-/// request has taken the last permit of an outer layer's policy, that layer raises `Retry-After`,
-/// and the pushback over gRPC, to the time when the policy has permits again: the client would be
-/// denied until then. What is in the body stays.
+/// The longest wait of the policies that deny. If a handler or an inner layer denies a request that
+/// has taken the last permit of an outer layer's policy, the outer layer raises `Retry-After` (and
+/// the pushback over gRPC) to the time of that policy's next permit. The body is not changed.
 ///
 /// # Browsers
 ///
-/// Code in a browser sees none of these headers, nor `Retry-After`, unless a CORS layer *outside*
-/// of this layer exposes them:
+/// Browser code sees neither these headers nor `Retry-After`, unless a CORS layer *outside* of this
+/// layer exposes them:
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -123,9 +123,9 @@ mod text;
 /// # }
 /// ```
 ///
-/// Outside, it also answers preflights, so that they are not counted, and lets browser code see
-/// that a request was denied. See [`RateLimitLayer::skip_preflights`] for a service that answers
-/// preflights itself.
+/// An outer CORS layer also answers preflights, so that they are not counted, and lets browser code
+/// see that a request was denied. If your service answers preflights itself, see
+/// [`RateLimitLayer::skip_preflights`].
 ///
 /// [11]: https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/
 /// [`RateLimitLayer::skip_preflights`]: crate::RateLimitLayer::skip_preflights
@@ -133,7 +133,7 @@ mod text;
 pub struct QuotaHeaders {
     draft_11: Option<When>,
     draft_6: Option<When>,
-    /// Both formats in one field, as they are the same header.
+    /// One field for both formats, since they use the same headers.
     x_ratelimit: Option<(ResetFormat, When)>,
 }
 
@@ -183,8 +183,8 @@ impl QuotaHeaders {
         ..Self::NONE
     };
 
-    /// These headers and others. If both include the same header, the others take precedence: there
-    /// is only one `X-RateLimit-Reset`, in one format.
+    /// Combines two sets of headers. If both include the same header, `others` takes precedence:
+    /// there is only one `X-RateLimit-Reset`, in one format.
     #[must_use]
     pub const fn and(mut self, others: Self) -> Self {
         if others.draft_11.is_some() {
@@ -199,7 +199,7 @@ impl QuotaHeaders {
         self
     }
 
-    /// These headers, but on denials only.
+    /// Sends these headers only on denials.
     #[must_use]
     pub const fn on_denials(mut self) -> Self {
         if self.draft_11.is_some() {
@@ -214,8 +214,7 @@ impl QuotaHeaders {
         self
     }
 
-    /// The names of all headers that tell about quotas, including `Retry-After`: those that a CORS
-    /// layer has to expose.
+    /// The names of all these headers, including `Retry-After`: a CORS layer has to expose them.
     pub fn names(self) -> Vec<HeaderName> {
         let mut names = vec![http::header::RETRY_AFTER];
         if self.draft_11.is_some() {
@@ -240,15 +239,15 @@ impl QuotaHeaders {
         fields
     }
 
-    /// Adds the fields of the policies of a permit that was denied to a handler, unless a layer
-    /// further in has done so. Only a layer knows which families there are to be.
-    pub(crate) fn tell_of_handler<B>(self, response: &mut Response<B>, clock: &impl Clock) {
-        if let Some(verdict) = Rejection::told_by(response).and_then(Rejection::by_handler)
-            && response.extensions().get::<ToldOfHandler>().is_none()
+    /// Adds the fields of the policies by which a handler denied the request, unless an inner layer
+    /// has done so. Handlers do not know which families to send.
+    pub(crate) fn add_fields_of_handler<B>(self, response: &mut Response<B>, clock: &impl Clock) {
+        if let Some(verdict) = Rejection::of_response(response).and_then(Rejection::by_handler)
+            && response.extensions().get::<HasFieldsOfHandler>().is_none()
         {
             let mut fields = self.due(false).fields_of(verdict.iter(), clock);
             fields.add_to(response);
-            response.extensions_mut().insert(ToldOfHandler);
+            response.extensions_mut().insert(HasFieldsOfHandler);
         }
     }
 
@@ -274,7 +273,7 @@ impl QuotaHeaders {
         if (self.draft_6.is_some() || self.x_ratelimit.is_some())
             && let Some(tightest) = single_value::tightest(each.map(|(_, decision)| decision))
         {
-            fields.tell_denial = !tightest.is_allowed();
+            fields.shows_denial = !tightest.is_allowed();
             let delta = || single_value::Values::with_delta(tightest);
             fields.draft_6 = self.draft_6.map(|_| delta());
             fields.x_ratelimit = self.x_ratelimit.map(|(format, _)| match format {
@@ -294,7 +293,7 @@ impl Default for QuotaHeaders {
     }
 }
 
-/// How long policies that let a request pass have nothing left; 0 if they have.
+/// The seconds until all policies that allowed the request have a permit again; 0 if they have one.
 fn empty_for_secs<'a>(each: impl Iterator<Item = &'a Decision>) -> u64 {
     let empty = each.filter(|decision| {
         decision.remaining == 0 && decision.is_evaluated() && decision.counts_in_time()
@@ -302,31 +301,32 @@ fn empty_for_secs<'a>(each: impl Iterator<Item = &'a Decision>) -> u64 {
     empty.map(renewal_secs).max().unwrap_or(0)
 }
 
-/// In the extensions of a response whose headers tell of the policy by which a handler has denied.
+/// Marks a response whose headers already include the policies by which a handler denied it.
 #[derive(Clone, Copy)]
-struct ToldOfHandler;
+struct HasFieldsOfHandler;
 
-/// The fields of one response; none if there is nothing to tell.
+/// The fields of one response; empty if there is nothing to show.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct QuotaFields {
     lists: Option<draft_11::Lists>,
     draft_6: Option<single_value::Values>,
     x_ratelimit: Option<single_value::Values>,
     /// Whether the headers of one value describe a policy that denies.
-    tell_denial: bool,
-    /// How long those that let the request pass would deny another one; 0 if they would not.
+    shows_denial: bool,
+    /// The seconds for which policies that allowed the request would deny the next one; 0 if they
+    /// would not.
     empty_for_secs: u64,
 }
 
 impl QuotaFields {
-    /// Adds the fields to those of inner layers, unless the response is a redirect, whose target
-    /// has its own. Called once. Takes the fields by reference, as moving them would move room for
+    /// Adds the fields to those of inner layers. Redirects get none, since their target has its
+    /// own. Called once. Takes the fields by reference, because a move would copy the buffers of
     /// all families.
     pub(crate) fn add_to<B>(&mut self, response: &mut Response<B>) {
         if response.status().is_redirection() {
             return;
         }
-        let is_rejection = Rejection::told_by(response).is_some();
+        let is_rejection = Rejection::of_response(response).is_some();
         let headers = response.headers_mut();
         if is_rejection {
             prolong(headers, self.empty_for_secs);
@@ -334,7 +334,7 @@ impl QuotaFields {
         if let Some(lists) = self.lists.take() {
             lists.append_to(headers);
         }
-        if is_rejection && !self.tell_denial {
+        if is_rejection && !self.shows_denial {
             // An inner layer denies the request.
             return;
         }

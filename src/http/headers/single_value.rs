@@ -1,4 +1,4 @@
-//! The three headers of one value each: a limit, what remains of it, and when it resets. Drafts 3
+//! The three headers with one value each: the limit, the remaining permits and the reset. Drafts 3
 //! to 6 define them, and so does `X-RateLimit`.
 
 use std::cmp::Reverse;
@@ -23,14 +23,13 @@ pub(super) static X_RATELIMIT: Names = [
     HeaderName::from_static("x-ratelimit-reset"),
 ];
 
-/// The decision of the policy closest to exhaustion, the first of equals. `None` if these headers
-/// can show none. For a denial only policies that deny are considered: what others have left does
-/// not explain it.
+/// The decision of the policy closest to exhaustion, the first among equals. `None` if no policy
+/// can be shown. On a denial, only policies that deny count, because others do not explain it.
 ///
-/// A concurrency limit, and one that admits nothing, are never shown: they have no reset.
+/// Concurrency limits and limits that admit nothing are never shown: they have no reset.
 ///
-/// Ordered by what remains, not by what is shown: a burst with many permits left is shown as no
-/// more than the limit, and would hide a policy with fewer left.
+/// Ordered by the real number of remaining permits. The number shown is at most the limit, so a
+/// large burst would hide a policy with fewer permits.
 pub(super) fn tightest<'a>(
     each: impl Iterator<Item = &'a Decision> + Clone,
 ) -> Option<&'a Decision> {
@@ -40,14 +39,14 @@ pub(super) fn tightest<'a>(
         .min_by_key(|decision| decision.tightest_first())
 }
 
-/// How long until the whole quota is back, but not before the request would be allowed: a ban
-/// outlasts the quota.
+/// The time until the whole quota is back, but not before the request would be allowed: a ban may
+/// outlast the quota.
 fn reset_after(decision: &Decision) -> Micros {
     let wait = decision.retry_after().map(Micros::from);
     decision.reset_after.max(wait.unwrap_or_default())
 }
 
-/// What the three headers say.
+/// The values of the three headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Values {
     pub(super) limit: u64,
@@ -62,7 +61,7 @@ impl Values {
     }
 
     /// With the reset in seconds since the Unix epoch. The sum of now and the wait is rounded up,
-    /// so that the quota is back at the instant shown.
+    /// so that the quota is back at the time shown.
     pub(super) fn with_epoch(decision: &Decision, now: Micros) -> Self {
         Self::new(
             decision,
@@ -73,21 +72,20 @@ impl Values {
     fn new(decision: &Decision, reset: u64) -> Self {
         Self {
             limit: decision.limit,
-            // A burst can be above the limit, but clients take the difference of the two for what
-            // they have used.
+            // A burst can exceed the limit, but clients compute their usage as limit minus
+            // remaining.
             remaining: decision.remaining.min(decision.limit),
             reset,
         }
     }
 
-    /// The order of decisions, but by the values shown: nothing else is known of the existing
+    /// The order of decisions, but by the shown values: nothing else is known about existing
     /// headers.
     fn tightest_first(self) -> impl Ord {
         (self.remaining, Reverse(self.reset))
     }
 
-    /// What an inner layer or the service has written; `None` unless all three are there as
-    /// numbers.
+    /// The values of an inner layer or the service; `None` unless all three are numbers.
     pub(super) fn read(names: &Names, headers: &HeaderMap) -> Option<Self> {
         let number = |name| headers.get(name)?.to_str().ok()?.parse().ok();
         let [limit, remaining, reset] = names;
@@ -98,8 +96,8 @@ impl Values {
         })
     }
 
-    /// Writes the three headers, unless existing ones are as tight: each can only occur once. On a
-    /// rejection existing ones are kept, as they tell why.
+    /// Writes the three headers, unless existing ones are at least as tight. On a rejection
+    /// existing ones stay, because they explain it.
     pub(super) fn put(self, names: &Names, headers: &mut HeaderMap, is_rejection: bool) {
         let is_tighter = |there: Self| self.tightest_first() < there.tightest_first();
         if Self::read(names, headers).is_some_and(|there| is_rejection || !is_tighter(there)) {

@@ -1,18 +1,19 @@
-//! A bounded writer of structured fields, with the items of `RateLimit-Policy` and `RateLimit`.
+//! A bounded writer of Structured Fields (RFC 9651), with the items of `RateLimit-Policy` and
+//! `RateLimit`.
 
 use http::HeaderValue;
 
 use super::super::seconds::{renewal_secs, window_secs};
 use crate::decision::Decision;
 
-/// Room for the items of a few policies, in bytes.
+/// A buffer for the items of a few policies, in bytes.
 pub(super) const SHORT: usize = 192;
 
-/// The parameter of a policy that counts requests in flight.
+/// The parameter of a concurrency limit.
 const CONCURRENT: &str = ";qu=\"concurrent-requests\"";
 
-/// A field's value while it is written, on the stack since every response has two. Pushing returns
-/// `None` if there is no room.
+/// The buffer of a field's value, on the stack since every response has two. Pushing returns `None`
+/// if the text does not fit.
 pub(super) struct Text<const ROOM: usize> {
     bytes: [u8; ROOM],
     pub(super) length: usize,
@@ -35,7 +36,7 @@ impl<const ROOM: usize> Text<ROOM> {
         } else if decision.limit > 0 {
             self.push(CONCURRENT)
         } else {
-            // It admits nothing, neither in any time nor at the same time.
+            // A limit that admits nothing has neither a window nor a unit.
             Some(())
         }
     }
@@ -73,7 +74,7 @@ impl<const ROOM: usize> Text<ROOM> {
     /// RFC 9651, section 4.1.6. Policy names are printable ASCII, so nothing else needs escaping.
     fn push_sf_string(&mut self, text: &str) -> Option<()> {
         self.push("\"")?;
-        // Piece by piece: hardly any name has a character to escape.
+        // In large pieces: hardly any name has a character to escape.
         let mut rest = text;
         while let Some(position) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\')) {
             let (plain, special) = rest.split_at(position);

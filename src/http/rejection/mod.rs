@@ -1,4 +1,4 @@
-//! Rejections: why a request was not let through, and the response that says so.
+//! Rejections: why a request was not allowed, and the response.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,39 +19,37 @@ mod response;
 pub use self::on_rejection::{OnRejection, PlainText, ProblemJson, responder};
 pub(super) use self::response::prolong;
 
-/// Why a request was not let through.
+/// Why a request was not allowed.
 ///
 /// Every rejection response has a `Rejection` in its extensions, whatever built its body, so that
 /// outer middleware (logs, metrics) can tell it from a response of the service. `Display` is one
-/// sentence for the client. It is an error only so that a handler's own error can hold it: the layer
-/// answers with a response, and adds no error to those of the service.
+/// sentence for the client. It implements `Error` only so that a handler's error type can contain
+/// it: the layer answers with a response and adds no error type.
 ///
-/// A handler that asks a limiter itself answers with [`Denied`](crate::Denied), or makes a rejection of
-/// it by `into`. **For a handler of axum to return either, enable the feature `axum` of this crate.**
-/// Without it the compiler says no more than that the function is no `Handler`. With the feature
-/// `tonic`, `into` turns both into a `Status`, whose source is the rejection.
+/// A handler that calls a limiter itself returns [`Denied`](crate::Denied) or converts it into a
+/// `Rejection`. **For axum handlers to return either, enable the feature `axum` of this crate.**
+/// Without it the compiler only reports that the function is not a `Handler`. With the feature
+/// `tonic`, `into` converts both into a `Status`, whose source is the rejection.
 ///
 /// # Over gRPC and gRPC-Web
 ///
-/// A `POST` with the content type of a gRPC call is answered trailers-only, always with HTTP status
-/// 200, with
+/// A `POST` with the content type of gRPC gets a trailers-only response, always with HTTP status
+/// 200, and these headers:
 ///
 /// - `grpc-status`, as documented at each [`RejectionKind`], and the sentence as `grpc-message`,
-///   which ends in `...` if it is longer than 256 bytes;
+///   truncated with `...` after 256 bytes;
 /// - `grpc-status-details-bin`, less than 1 KiB: a `RetryInfo` if waiting helps and, if the quota
 ///   is the reason, a `QuotaFailure` with a violation for each policy, as many as fit. Its
-///   `quota_id` is the policy's name; it does not say whose quota it is. If there is neither, there
-///   are no details;
-/// - `grpc-retry-pushback-ms`, which tells clients that retry automatically when to do so: after
-///   the wait in milliseconds, rounded up, and up to a tenth of it or 10 ms more, so that they do
-///   not come back together. `-1` (do not retry) if the wait is longer than 10 seconds or does not
-///   help.
+///   `quota_id` is the policy's name; it does not contain the key. Without either, the header is
+///   absent;
+/// - `grpc-retry-pushback-ms`, the time after which clients may retry automatically: the wait in
+///   milliseconds, rounded up, plus up to a tenth of it or 10 ms, so that they do not come back
+///   together. `-1` (do not retry) if the wait is longer than 10 seconds or does not help.
 ///
-/// Over gRPC the wait is [`retry_after`](Self::retry_after), not rounded. If requests in flight
-/// have to end first, it is one second, as in [`retry_after_secs`](Self::retry_after_secs).
+/// Over gRPC the wait is [`retry_after`](Self::retry_after), not rounded. Under a concurrency limit
+/// it is one second, as in [`retry_after_secs`](Self::retry_after_secs).
 ///
-/// A call by another method than `POST`, which no gRPC client sends though tonic serves it, is
-/// answered as over HTTP.
+/// A call by another method than `POST`, which gRPC clients never send, is answered as plain HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     kind: RejectionKind,
@@ -59,9 +57,9 @@ pub struct Rejection {
     retry_after: Option<Duration>,
     retry_after_secs: Option<u64>,
     has_unasked_policies: bool,
-    /// Borrowed text is our own: [`Segment::Plain`].
+    /// Borrowed text comes from this crate: [`Segment::Plain`].
     explanation: Cow<'static, str>,
-    /// Why a handler's permit was denied, of which only a layer around it can tell in headers.
+    /// Why a handler denied the request, for the headers that an outer layer adds.
     by_handler: Option<Denied>,
 }
 
@@ -71,33 +69,32 @@ pub struct Rejection {
 pub enum RejectionKind {
     /// The quota is used up for now. HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
     QuotaExceeded,
-    /// The request costs more than the quota can ever hold, or the quota
-    /// [admits nothing](crate::Limit::nothing); waiting does not help. HTTP 429, gRPC
-    /// `RESOURCE_EXHAUSTED`.
+    /// The request costs more than the limit's capacity, or the limit [admits
+    /// nothing](crate::Limit::nothing); waiting does not help. HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
     NeverFits,
-    /// The quota was exceeded so often that its [`Penalty`](crate::Penalty) bans the subject for a
+    /// The key was denied so often that the policy's [`Penalty`](crate::Penalty) bans it for a
     /// time. HTTP 429, gRPC `RESOURCE_EXHAUSTED`.
     Banned,
-    /// The store gave no answer and the policy's failure mode refuses. HTTP 503, gRPC
+    /// The store failed, and the policy's failure mode denies the request. HTTP 503, gRPC
     /// `UNAVAILABLE`.
     StoreFailed(StoreErrorKind),
-    /// The client is on the deny list ([`Rules::deny`](crate::Rules::deny)). HTTP
-    /// 403, gRPC `PERMISSION_DENIED`.
+    /// The client is on the deny list ([`Rules::deny`](crate::Rules::deny)). HTTP 403, gRPC
+    /// `PERMISSION_DENIED`.
     Refused,
-    /// Addresses are denied, and the request's address cannot be read, so that it may be one of
-    /// them. HTTP 400, gRPC `INVALID_ARGUMENT`.
-    BadAddress,
-    /// The request has no key; or keys are denied, and its key cannot be read. HTTP 400, gRPC
+    /// The deny list contains addresses, and the request's address cannot be parsed. HTTP 400, gRPC
     /// `INVALID_ARGUMENT`.
+    BadAddress,
+    /// The request has no key. Or the deny list contains keys, and the request's key cannot be
+    /// parsed. HTTP 400, gRPC `INVALID_ARGUMENT`.
     MissingKey,
-    /// The request states a cost that cannot be read. HTTP 400, gRPC `INVALID_ARGUMENT`.
+    /// The request's cost cannot be parsed. HTTP 400, gRPC `INVALID_ARGUMENT`.
     BadCost,
-    /// The server does not provide what a policy needs, or a handler has asked what the limiter
-    /// [cannot answer](crate::CheckError). HTTP 500, gRPC `INTERNAL`.
+    /// The server does not provide what a policy needs, or a handler's call of the limiter [is
+    /// invalid](crate::CheckError). HTTP 500, gRPC `INTERNAL`.
     Misconfigured,
 }
 
-/// The kinds that are told alike: by one status, one code over gRPC and one type of problem.
+/// Kinds that share one HTTP status, one gRPC code and one problem type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Quota,
@@ -130,21 +127,21 @@ impl RejectionKind {
 }
 
 impl Rejection {
-    /// The rejection by these decisions; `None` if they let the request pass.
+    /// The rejection by these decisions; `None` if they allow the request.
     pub(crate) fn of(conclusion: &Conclusion<'_>) -> Option<Self> {
         let worst = conclusion.denied_by()?;
         Some(Self::by(conclusion.each(), worst))
     }
 
-    /// The rejection by these decisions, of which the worst denies.
+    /// The rejection by these decisions. `worst` is the denial with the longest wait.
     pub(super) fn by<'a>(
         each: impl Iterator<Item = (&'a str, &'a Decision)> + Clone,
         worst: &Decision,
     ) -> Self {
         let denying = each.clone().filter(|(_, decision)| !decision.is_allowed());
         let retry_after = worst.retry_after();
-        // Not only that of the worst denial: if requests in flight have to end, it is less than the
-        // wait.
+        // Of all denials, not only of the worst one: under a concurrency limit, the seconds are
+        // less than the wait.
         let secs = denying.clone();
         let secs = secs.filter_map(|(_, decision)| retry_after_secs(decision));
         let outcomes = each.map(|(_, decision)| decision.outcome());
@@ -159,40 +156,38 @@ impl Rejection {
         }
     }
 
-    /// What kind of rejection it is.
+    /// The kind of rejection.
     pub fn kind(&self) -> RejectionKind {
         self.kind
     }
 
-    /// The names of the policies that do not let the request pass, in the order in which the
-    /// limiter has them.
+    /// The names of the policies that do not allow the request, in the limiter's order.
     pub fn policies(&self) -> &[String] {
         &self.policies
     }
 
-    /// How long to wait until none of the policies that were asked would deny the same request,
-    /// exactly, if nobody else asks meanwhile: the longest wait of those that deny. `None` if
-    /// waiting does not help. A policy that was not asked
-    /// [may deny for longer](Self::has_unasked_policies), and a remembered denial is as exact as
-    /// [`DenyCache`](crate::store::DenyCache#what-is-exact) describes.
+    /// The exact time until none of the evaluated policies would deny the same request, if no other
+    /// request arrives: the longest wait of those that deny. `None` if waiting does not help. A
+    /// policy that was not evaluated [may deny for longer](Self::has_unasked_policies). For cached
+    /// denials see [`DenyCache`](crate::store::DenyCache#what-is-exact).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// The same in whole seconds, as in the header `Retry-After`: rounded up, and at least 1. It is
-    /// 1 if requests in flight have to end first. A layer further out may
-    /// [raise the header](crate::QuotaHeaders#retry-after).
+    /// The wait in whole seconds, as in the header `Retry-After`: rounded up, at least 1. Under a
+    /// concurrency limit it is 1. An outer layer may [raise the
+    /// header](crate::QuotaHeaders#retry-after).
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after_secs
     }
 
-    /// Whether a policy for this request was [not asked](Outcome::NotAsked), because another one
-    /// was known to deny it. It may deny for longer than is told here.
+    /// Whether a policy was [not evaluated](Outcome::NotAsked) because another one denied the
+    /// request. It may deny for longer than the wait shown here.
     pub fn has_unasked_policies(&self) -> bool {
         self.has_unasked_policies
     }
 
-    /// The HTTP status, unless an [`OnRejection`] sets another.
+    /// The HTTP status. An [`OnRejection`] may set another one.
     pub fn status(&self) -> StatusCode {
         match self.kind.class() {
             Class::Quota => StatusCode::TOO_MANY_REQUESTS,
@@ -204,7 +199,7 @@ impl Rejection {
     }
 }
 
-/// `None` also for a date, which only a builder of the user's writes.
+/// The number in a header. `None` also for a date, which only the user's own builder writes.
 fn number(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
@@ -245,7 +240,7 @@ impl From<EarlyRejection> for Rejection {
 
 /// A part of the sentence.
 enum Segment<'a> {
-    /// Our own words, which need no escaping.
+    /// Text of this crate, which needs no escaping.
     Plain(&'a str),
     /// A policy's name, which is shown in quotes.
     Name(&'a str),
@@ -254,7 +249,7 @@ enum Segment<'a> {
 }
 
 impl Rejection {
-    /// Gives the sentence part by part. Not by `fmt`, whose cost shows in that of a denial.
+    /// Emits the sentence part by part. `fmt` would be a measurable part of the cost of a denial.
     fn sentence<E>(&self, mut say: impl FnMut(Segment<'_>) -> Result<(), E>) -> Result<(), E> {
         let noun = if self.policies.len() == 1 {
             "policy "

@@ -1,4 +1,4 @@
-//! The HTTP response of a rejection: `ProblemJson`, `PlainText`, or the user's own.
+//! The HTTP response of a rejection: `ProblemJson`, `PlainText`, or your own.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// Builds the HTTP response of a rejection: [`ProblemJson`], [`PlainText`], or a closure in
 /// [`responder`].
 ///
-/// The layer sets the rejection's [status](Rejection::status), unless the builder has set another
-/// than 200. It adds `Retry-After` and `Cache-Control: no-store`, unless they are set, and the quota
-/// headers; none of these to a redirect, for which they would mean something else. It puts the
-/// [`Rejection`] itself into the response's extensions. For `HEAD` it sends the length of the body in
-/// place of the body. gRPC calls are answered in gRPC's own way, without asking this.
+/// The layer sets the rejection's [status](Rejection::status), unless the builder has set a status
+/// other than 200. It adds `Retry-After` and `Cache-Control: no-store`, unless they are set, and
+/// the quota headers. A redirect gets none of these, because they would have another meaning there.
+/// The layer puts the [`Rejection`] into the response's extensions. For `HEAD` it replaces the body
+/// by its length. gRPC calls get a gRPC response without calling the builder.
 ///
 /// ```
 /// use http::Response;
@@ -34,11 +34,12 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// }
 /// ```
 ///
-/// The body is text or bytes. What axum's `into_response` makes is a stream: build the response as
-/// here, and a JSON body by `serde_json::to_string`.
+/// The body is text or bytes. axum's `into_response` makes a stream, which does not fit: build the
+/// response as above, and a JSON body by `serde_json::to_string`.
 ///
-/// A 200 says nothing, as each new response has it, so a builder cannot make a denial a success. For
-/// a protocol that reports errors with 200, such as JSON-RPC, set it outside of the layer:
+/// A status of 200 counts as not set, since it is the default of a new response. So a builder
+/// cannot turn a denial into a success. For a protocol that reports errors with 200, such as
+/// JSON-RPC, set the status outside of the layer:
 ///
 /// ```
 /// # use axum::{Router, routing::post};
@@ -61,19 +62,19 @@ const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=ut
 /// # }
 /// ```
 ///
-/// A `Box<dyn OnRejection>` is a builder, too, for what is chosen at run time, and so is an `Arc`, for
-/// what layers share.
+/// A `Box<dyn OnRejection>` is a builder that is chosen at run time, an `Arc<dyn OnRejection>` one
+/// that layers share.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not build the response of a rejection",
     label = "expected a closure that returns an `http::Response` with text or bytes as its body",
-    note = "what axum's `into_response` makes is a stream: build the response by \
+    note = "axum's `into_response` makes a stream: build the response by \
             `Response::new(text)`, which gets the rejection's status, and a JSON body by \
             `serde_json::to_string`",
-    note = "a closure is `responder(|request, rejection| ..)`, or names its types: \
+    note = "write a closure as `responder(|request, rejection| ..)`, or annotate its types: \
             `|request: &RequestHead<'_>, rejection: &Rejection| ..`"
 )]
 pub trait OnRejection: Send + Sync + 'static {
-    /// The response to this request, whose head is all that is left of it.
+    /// The response to this request. Only its head is still available.
     fn respond(&self, request: &RequestHead<'_>, rejection: &Rejection) -> Response<Bytes>;
 }
 
@@ -88,7 +89,7 @@ where
     }
 }
 
-/// Returns the closure: here the compiler knows what its parameters are. For
+/// Returns the closure unchanged, so that the compiler infers its parameter types. For
 /// [`RateLimitLayer::on_rejection`](crate::RateLimitLayer::on_rejection); see [`OnRejection`].
 pub fn responder<F, B>(respond: F) -> F
 where
@@ -121,11 +122,11 @@ on_rejection_behind!(Arc Box);
 /// }
 /// ```
 ///
-/// `retry-after-secs` is the number in the header `Retry-After`, unless a layer further out has
-/// [raised that](crate::QuotaHeaders#retry-after); like the header it is left out when waiting does
-/// not help. When the store gave no answer, the type is
-/// `...#temporary-reduced-capacity`. For a request that cannot be decided it is `about:blank`, and
-/// there is no `violated-policies`: the detail names the policy and what is wrong.
+/// `retry-after-secs` is the number in the header `Retry-After`, unless an outer layer has [raised
+/// the header](crate::QuotaHeaders#retry-after). Like the header, it is omitted if waiting does not
+/// help. If the store failed, the type is `...#temporary-reduced-capacity`. If the request could
+/// not be evaluated, the type is `about:blank`, and `violated-policies` is omitted: the detail
+/// names the policy and the problem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProblemJson;
 
@@ -135,7 +136,7 @@ impl OnRejection for ProblemJson {
     }
 }
 
-/// One sentence as `text/plain`.
+/// The rejection's sentence as `text/plain`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainText;
 
@@ -165,7 +166,7 @@ fn problem(rejection: &Rejection) -> String {
         }
         Ok::<_, Infallible>(())
     });
-    // Decisions have made these, so there is a policy.
+    // These kinds come from decisions, so there is a policy.
     if matches!(class, Class::Quota | Class::StoreFailed) {
         json.push_str(r#"","violated-policies":[""#);
         for (position, policy) in rejection.policies.iter().enumerate() {
@@ -184,8 +185,8 @@ fn problem(rejection: &Rejection) -> String {
     json
 }
 
-/// Everything before the detail, in one piece for each kind: many small pieces show in the cost of
-/// a denial.
+/// Everything before the detail, in one piece for each kind: many small pieces would be a
+/// measurable part of the cost of a denial.
 fn beginning(class: Class) -> &'static str {
     match class {
         Class::Quota => concat!(
@@ -210,7 +211,7 @@ fn beginning(class: Class) -> &'static str {
 /// Escapes text for a JSON string: RFC 8259, section 7.
 fn push_escaped(json: &mut String, text: &str) {
     let mut rest = text;
-    // Piece by piece: hardly any text has a character to escape.
+    // In large pieces: hardly any text has a character to escape.
     while let Some(position) = rest.bytes().position(is_special) {
         let (plain, special) = rest.split_at(position);
         json.push_str(plain);
@@ -225,7 +226,7 @@ fn push_escaped(json: &mut String, text: &str) {
     json.push_str(rest);
 }
 
-/// The same for a text quoted as by `Debug`.
+/// Escapes text that is quoted as by `Debug`.
 fn push_quoted(json: &mut String, text: &str) {
     let shown = |byte: u8| is_special(byte) || !(b' '..=b'~').contains(&byte);
     if text.bytes().any(shown) {

@@ -1,4 +1,4 @@
-//! `Rejection::response`, and rejections by handlers that ask a limiter themselves.
+//! `Rejection::response`, and rejections by handlers that call a limiter themselves.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, RETRY_AFTER};
@@ -14,8 +14,8 @@ use crate::request::RequestHead;
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 impl Rejection {
-    /// The response to this request, the same as the layer's except for the quota headers. Over
-    /// gRPC it is always a gRPC response, whatever the builder.
+    /// The response to this request, the same as the layer's except for the quota headers. A gRPC
+    /// call always gets a gRPC response.
     pub fn response(
         self,
         request: &RequestHead<'_>,
@@ -44,7 +44,7 @@ impl Rejection {
         on_rejection: &dyn OnRejection,
     ) -> Response<Bytes> {
         let mut response = on_rejection.respond(request, self);
-        // Each new response has it: the builder has set none.
+        // The default of a new response: the builder has set no status.
         if response.status() == StatusCode::OK {
             *response.status_mut() = self.status();
         }
@@ -58,35 +58,35 @@ impl Rejection {
         response
     }
 
-    /// The rejection that a response tells of, be it a layer's or a handler's.
-    pub(crate) fn told_by<B>(response: &Response<B>) -> Option<&Self> {
+    /// The rejection of a response, by a layer or a handler.
+    pub(crate) fn of_response<B>(response: &Response<B>) -> Option<&Self> {
         let extensions = response.extensions();
-        let told = extensions.get();
+        let rejection = extensions.get();
         #[cfg(feature = "tonic")]
-        let told = told.or_else(|| {
+        let rejection = rejection.or_else(|| {
             let status: &tonic::Status = extensions.get()?;
             std::error::Error::source(status)?.downcast_ref()
         });
-        told
+        rejection
     }
 
-    /// The policies of a permit that was denied to a handler, with their decisions.
+    /// The decisions by which a handler denied the request.
     pub(in crate::http) fn by_handler(&self) -> Option<&Verdict> {
         self.by_handler.as_ref()?.verdict()
     }
 }
 
-/// Makes the wait that a rejection tells no shorter than this, for a layer further out whose own
-/// policies have nothing left until then.
+/// Raises the wait of a rejection to at least this, for an outer layer whose own policies have no
+/// permits until then.
 pub(in crate::http) fn prolong(headers: &mut HeaderMap, secs: u64) {
-    if number(headers, &RETRY_AFTER).is_some_and(|told| told < secs) {
+    if number(headers, &RETRY_AFTER).is_some_and(|shown| shown < secs) {
         headers.insert(RETRY_AFTER, secs.into());
     }
     grpc::prolong(headers, secs);
 }
 
-/// Removes the body but keeps its length, for the response to `HEAD`. Not every server does so
-/// itself: over HTTP/2 hyper sends the bytes, for which clients reset the stream.
+/// Removes the body but keeps its length, for the response to `HEAD`. Not every server does this:
+/// over HTTP/2 hyper sends the bytes, and clients reset the stream.
 fn withhold_body(response: &mut Response<Bytes>) {
     let length = std::mem::take(response.body_mut()).len();
     // An empty body needs no length, and a 204 must not have one: RFC 9110, section 8.6.
@@ -96,7 +96,7 @@ fn withhold_body(response: &mut Response<Bytes>) {
     }
 }
 
-/// The answer to a permit that was denied to a handler: with the feature `axum`, that of
+/// The rejection of a denied permit, for handlers. With the feature `axum` it is answered as
 /// [`ProblemJson`](crate::ProblemJson); for another body, use [`response`](Rejection::response).
 ///
 /// ```
@@ -130,16 +130,16 @@ impl From<Denied> for Rejection {
     }
 }
 
-/// Its kind is [`Misconfigured`](super::RejectionKind::Misconfigured). So a handler that returns
-/// rejections can ask with `?`, and needs no panic for a policy that a
-/// [`replace`](crate::Limiter::replace) or a file that was read again has removed.
+/// The kind is [`Misconfigured`](super::RejectionKind::Misconfigured). So a handler that returns
+/// rejections can use `?`. Such errors can occur when [`replace`](crate::Limiter::replace) or a
+/// reload removes a policy.
 impl From<CheckError> for Rejection {
     fn from(error: CheckError) -> Self {
         EarlyRejection::of_nobody(RejectReason::Misconfigured(error.to_string())).into()
     }
 }
 
-/// That of its [`Rejection`].
+/// The response of its [`Rejection`].
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl axum::response::IntoResponse for Denied {
@@ -153,7 +153,7 @@ impl axum::response::IntoResponse for Denied {
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
 impl axum::response::IntoResponse for Rejection {
     fn into_response(self) -> axum::response::Response {
-        // A handler's answer goes over HTTP, and axum itself strips its body for `HEAD`.
+        // A handler's response is HTTP, and axum itself removes the body for `HEAD`.
         let request = http::Request::new(());
         let head = crate::request::RequestHead::new(&request);
         self.response(&head, &super::ProblemJson).map(Into::into)
@@ -181,23 +181,23 @@ mod without_axum {
     pub trait IntoResponse<T> {}
 }
 
-/// With the details and the pushback of the layer's response.
+/// Has the same details and pushback as the layer's response.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 impl From<Rejection> for tonic::Status {
     fn from(rejection: Rejection) -> Self {
         let mut response = grpc::response(grpc::Dialect::Grpc, &rejection);
-        // It describes the whole response, not the status that a method returns.
+        // The content type belongs to the whole response, not to a method's status.
         response.headers_mut().remove(http::header::CONTENT_TYPE);
         let mut status = Self::from_header_map(response.headers())
             .unwrap_or_else(|| Self::unknown(rejection.to_string()));
-        // A layer finds it there, and tells of the policy in its headers.
+        // A layer finds it there and adds the policy to its headers.
         status.set_source(std::sync::Arc::new(rejection));
         status
     }
 }
 
-/// That of its [`Rejection`], so that a method can ask with `?`.
+/// The status of its [`Rejection`], so that a method can use `?`.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 impl From<Denied> for tonic::Status {
@@ -206,7 +206,7 @@ impl From<Denied> for tonic::Status {
     }
 }
 
-/// That of its [`Rejection`], so that a method can ask with `?`.
+/// The status of its [`Rejection`], so that a method can use `?`.
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 impl From<CheckError> for tonic::Status {

@@ -1,8 +1,8 @@
-//! Validates a limit: every number in its range, every option one of its algorithm's.
+//! Validates a limit: every number is in range and every option belongs to the algorithm.
 
 use std::time::Duration;
 
-use super::rate::{MOST_RATES, Said};
+use super::rate::{GivenRate, MOST_RATES};
 use super::{DEFAULT_SLICES, Kind, Limit, MOST_PERMITS, Words};
 use crate::error::ConfigError;
 use crate::time::{DAY, Micros, SECOND};
@@ -18,12 +18,12 @@ pub(crate) struct ValidLimit {
     pub(crate) capacity: u64,
     pub(crate) aligned: bool,
     pub(crate) slices: u32,
-    /// Whether a leaky bucket is a queue.
+    /// Whether a leaky bucket delays requests.
     pub(crate) queues: bool,
 }
 
 impl ValidLimit {
-    /// One of a kind with no number in particular.
+    /// A limit of this kind with the smallest numbers.
     pub(crate) fn smallest(kind: Kind) -> Self {
         Self {
             kind,
@@ -43,7 +43,8 @@ impl Limit {
         self.refuse_options_of_others()?;
         self.refuse_rates_together()?;
         let Some(kind) = self.kind else {
-            let reason = "the limiter denies by itself and asks no store, so there is no algorithm";
+            let reason =
+                "it admits nothing and has no algorithm, deny the request without the store";
             return Err(ConfigError::malformed("limit", self.to_string(), reason));
         };
         if self.rates.are_several() {
@@ -79,13 +80,13 @@ impl Limit {
         })
     }
 
-    /// Whether its rate is one of no permits, which only the configuration file may write.
+    /// Whether its only rate has 0 permits, which only the configuration file accepts.
     #[cfg(feature = "config")]
     pub(crate) fn has_no_permits(&self) -> bool {
         !self.rates.are_several() && self.rates.first().permits == 0
     }
 
-    /// Whether it admits nothing, whatever the state.
+    /// Whether it is [`Limit::nothing`].
     pub(crate) fn is_nothing(&self) -> bool {
         self.kind.is_none()
     }
@@ -140,7 +141,7 @@ impl Limit {
             return Err(ConfigError::out_of_range(
                 field,
                 capacity,
-                "as many permits as come back within 100 years",
+                "at most what refills within 100 years",
             ));
         }
         Ok(capacity)
@@ -156,7 +157,7 @@ impl Limit {
 }
 
 impl Kind {
-    /// Whether it counts the time in which permits come back, one by one.
+    /// Whether its state is a time of recovery, in which permits come back one by one.
     fn is_debt(self) -> bool {
         matches!(self, Self::Gcra | Self::TokenBucket | Self::LeakyBucket)
     }
@@ -173,21 +174,21 @@ impl Kind {
     }
 }
 
-/// The most permits at once: as many as come back within 100 years. This keeps every stored instant
-/// below 2^53 microseconds, where a Lua number is exact.
+/// The largest capacity: what refills within 100 years. This keeps every stored instant below 2^53
+/// microseconds, where a Lua number is exact.
 pub(crate) fn most_capacity(permits: u64, period: Micros) -> u64 {
     let within = MAX_REFILL.as_micros() * u128::from(permits);
     let most = within / u128::from(period.get().max(1));
     u64::try_from(most).map_or(MOST_PERMITS, |most| most.clamp(1, MOST_PERMITS))
 }
 
-/// The most permits in a period, of an algorithm that counts the time each takes: of shorter times
-/// the fixed-point number of microseconds tells too little.
+/// The most permits in a period for algorithms that count the time for each permit: a fixed-point
+/// number of microseconds is too coarse for shorter times.
 fn most_in(period: Micros) -> u64 {
     period.get().saturating_mul(MOST_PERMITS_A_MICROSECOND)
 }
 
-/// A time for which all arithmetic is exact.
+/// Checks that a time is in the range for which all arithmetic is exact.
 pub(crate) fn validate_time(field: &'static str, time: Duration) -> Result<Micros, ConfigError> {
     if time < MIN_PERIOD || time > MAX_PERIOD || !time.subsec_nanos().is_multiple_of(1_000) {
         return Err(ConfigError::out_of_range(
@@ -199,7 +200,7 @@ pub(crate) fn validate_time(field: &'static str, time: Duration) -> Result<Micro
     Ok(time.into())
 }
 
-/// The configuration file has its own word for [`Limit::nothing`].
+/// The configuration file has its own text, since it spells [`Limit::nothing`] differently.
 const ANY_PERMITS: &str = "1 to 999999999999999, or `Limit::nothing()`";
 /// At this rate the interval of a permit is rounded by one part in four thousand.
 const MOST_PERMITS_A_MICROSECOND: u64 = 1_000_000;
@@ -210,19 +211,19 @@ const MAX_PERIOD: Duration = Duration::from_secs(366 * DAY.as_secs());
 const MAX_REFILL: Duration = Duration::from_secs(100 * 366 * DAY.as_secs());
 
 impl Limit {
-    /// Refuses rates that make no sense together, even if each does by itself.
+    /// Rejects rates that contradict each other, even if each is valid alone.
     pub(crate) fn refuse_rates_together(&self) -> Result<(), ConfigError> {
         if !self.rates.are_several() {
             return Ok(());
         }
-        if !self.kind.is_some_and(Kind::is_said_as_rate) {
-            return Err(ConfigError::not_for("and", SAID_AS_RATE));
+        if !self.kind.is_some_and(Kind::takes_several_rates) {
+            return Err(ConfigError::not_for("and", TAKE_SEVERAL_RATES));
         }
         if self.rates.count() > MOST_RATES {
             let count = format!("{} rates", self.rates.count());
             return Err(ConfigError::out_of_range("and", count, "at most 4 rates"));
         }
-        let refuse = |rate: &Said, reason: String| {
+        let refuse = |rate: &GivenRate, reason: String| {
             let alone = self.of_only(*rate);
             Err(ConfigError::malformed("and", alone.to_string(), reason))
         };
@@ -236,7 +237,7 @@ impl Limit {
                 for (idle, other) in [(rate, other), (other, rate)] {
                     if idle.is_idle_beside(other) {
                         let reason = format!(
-                            "this many never fit beside {} in a longer period; a shorter period \
+                            "has no effect beside {} in a longer period; a shorter period \
                              needs fewer permits",
                             other.permits
                         );
@@ -249,14 +250,14 @@ impl Limit {
     }
 }
 
-impl Said {
-    /// The most permits at once, for an algorithm that has no other word for it than burst.
+impl GivenRate {
+    /// The most permits at once, for algorithms that call it burst.
     fn at_once(&self) -> u64 {
         self.burst.unwrap_or(self.permits)
     }
 
-    /// Whether this rate denies nothing that the other would not deny: it gives as much in its
-    /// period as the other gives in a longer one.
+    /// Whether this rate never denies anything that the other rate admits: it allows as many
+    /// permits in its period as the other allows in a longer one.
     fn is_idle_beside(&self, other: &Self) -> bool {
         self.period < other.period
             && self.permits >= other.permits
@@ -265,9 +266,8 @@ impl Said {
 }
 
 impl Kind {
-    /// Whether its limits are stated as permits in a period, with nothing else that each rate would
-    /// need of its own.
-    fn is_said_as_rate(self) -> bool {
+    /// Whether its rates need nothing but a number of permits and a period.
+    fn takes_several_rates(self) -> bool {
         match self {
             Self::Gcra
             | Self::FixedWindow
@@ -279,7 +279,8 @@ impl Kind {
     }
 }
 
-const SAID_AS_RATE: &str = "gcra, fixed_window, sliding_counter, sliding_window and sliding_log";
+const TAKE_SEVERAL_RATES: &str =
+    "gcra, fixed_window, sliding_counter, sliding_window and sliding_log";
 
 #[cfg(test)]
 mod tests;

@@ -154,7 +154,7 @@ fn rates_that_make_no_sense_together_are_refused_in_words() {
     ] {
         assert_eq!(
             refusal_together(limit),
-            "and: got \"100 in 1 s\": this many never fit beside 50 in a longer period; a \
+            "and: got \"100 in 1 s\": has no effect beside 50 in a longer period; a \
              shorter period needs fewer permits"
         );
     }

@@ -1,4 +1,4 @@
-//! `LimiterBuilder`: a store, rules, and what no replacing of these changes.
+//! `LimiterBuilder`: a store, rules, and the settings that stay when rules are replaced.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,24 +42,24 @@ impl<S: Store> LimiterBuilder<S> {
         }
     }
 
-    /// The time that a decision may take before the failure modes decide; 50 ms unless said, 1 ms
-    /// to 60 s. Over Redis it has to be longer than a round trip to the server and 10 ms more: for so
-    /// long a question about a key waits for one about the same key that is in flight. In a cluster
-    /// it takes that much for each subject of a request.
+    /// Sets the time that a decision may take before the failure modes decide: by default 50 ms,
+    /// from 1 ms to 60 s. Over Redis it must be longer than a round trip plus 10 ms: a call waits
+    /// that long for a call with the same key that is in flight. In a cluster it takes that much
+    /// for each key of a request.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Hashes subjects with a secret of at least 1 byte. Without it, somebody who can read the
-    /// store could find out by trying whether, say, a certain address is in it. The whole fleet
-    /// needs the same secret; another one starts all counts anew.
+    /// Sets a secret (at least 1 byte) for hashing keys. Without it, anyone who can read the store
+    /// could guess keys, such as addresses, and compare their hashes. All processes need the same
+    /// secret; a different one resets all counts.
     pub fn key_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
         self.secret = Some(secret.as_ref().to_vec());
         self
     }
 
-    /// Calls a closure for each decision. [`observe`](Self::observe) reports more.
+    /// Adds an observer of decisions: a closure. [`observe`](Self::observe) reports more.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,27 +77,27 @@ impl<S: Store> LimiterBuilder<S> {
     ///     .build()?;
     /// # Ok::<(), tower_throttle::ConfigError>(())
     /// ```
-    pub fn on_decision<F>(self, told: F) -> Self
+    pub fn on_decision<F>(self, observe: F) -> Self
     where
         F: Fn(&DecisionEvent<'_>) + Send + Sync + 'static,
     {
-        self.observe(OnDecision(told))
+        self.observe(OnDecision(observe))
     }
 
-    /// Adds an observer of decisions and of the store's state. Can be called several times.
+    /// Adds an observer. Can be called several times.
     pub fn observe(mut self, observer: impl Observer) -> Self {
         self.observers.push(Arc::new(observer));
         self
     }
 
-    /// Checks everything and builds the limiter.
+    /// Validates everything and builds the limiter.
     ///
     /// # Errors
     ///
-    /// Names the policy and the field that make no sense, and what would be right.
+    /// An error that names the invalid policy and field and what was expected.
     pub fn build(self) -> Result<Limiter, ConfigError> {
         if self.secret.as_ref().is_some_and(Vec::is_empty) {
-            // Most likely an environment variable that is not set.
+            // An empty secret is most likely an environment variable that is not set.
             return Err(ConfigError::out_of_range(
                 "key_secret",
                 "none",

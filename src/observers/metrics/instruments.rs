@@ -77,7 +77,7 @@ impl OfPolicy {
         }
     }
 
-    /// `None` for a policy that is gone.
+    /// `None` for a removed policy.
     pub(super) fn set_mode(&self, mode: Option<Mode>) {
         for (each, gauge) in Mode::EACH.into_iter().zip(&self.modes) {
             gauge.set(flag(mode == Some(each)));
@@ -112,7 +112,7 @@ impl OfRefusals {
 
 pub(super) struct OfStore {
     answered: Histogram,
-    /// `None` where the store is not asked, of which observers are not told.
+    /// `None` for kinds without a store call, which observers do not see.
     failed: [Option<(Histogram, Counter)>; StoreErrorKind::EACH.len()],
 }
 
@@ -167,8 +167,8 @@ pub(super) fn enabled(labels: &[Label]) -> Gauge {
     gauge!(ENABLED, labels.to_vec())
 }
 
-/// When and whether the configuration file was last read. Made by the first reading: a limiter without
-/// a file has none.
+/// Records a reading of the configuration file. The metrics appear with the first reading, so a
+/// limiter without a file has none.
 pub(super) fn record_config_read(labels: &[Label], is_success: bool) {
     gauge!(CONFIG_SUCCESSFUL, labels.to_vec()).set(flag(is_success));
     if is_success {
@@ -184,7 +184,7 @@ pub(super) fn flag(is_so: bool) -> f64 {
 
 #[cfg(feature = "memory")]
 pub(super) fn memory_keys(labels: &[Label]) -> Gauge {
-    describe_gauge!(MEMORY_KEYS, "Keys that the memory store holds.");
+    describe_gauge!(MEMORY_KEYS, "Keys in the memory store.");
     gauge!(MEMORY_KEYS, labels.to_vec())
 }
 
@@ -197,27 +197,24 @@ pub(super) fn describe() {
     describe_counter!(DECISIONS, "Decisions of policies about requests.");
     describe_counter!(
         PREFETCHED,
-        "Decisions that were made from a batch of permits, without a round trip."
+        "Decisions from a prefetched batch of permits, without a round trip."
     );
-    describe_counter!(
-        UNANSWERED,
-        "Decisions that were made without an answer from the store."
-    );
-    describe_counter!(REFUSALS, "Requests refused without asking any policy.");
+    describe_counter!(UNANSWERED, "Decisions without the store's answer.");
+    describe_counter!(REFUSALS, "Requests rejected before any policy decided.");
     describe_counter!(
         SHADOW_REFUSALS,
-        "Requests that policies in shadow mode would have refused without asking."
+        "Requests that policies in shadow mode would have rejected before deciding."
     );
-    describe_histogram!(DELAY, Unit::Seconds, "How long requests were delayed.");
+    describe_histogram!(DELAY, Unit::Seconds, "Delays of delayed requests.");
     describe_histogram!(
         STORE_DURATION,
         Unit::Seconds,
-        "How long the store took to answer a question, or to fail."
+        "Time until a store call succeeded or failed."
     );
-    describe_counter!(STORE_FAILURES, "Questions to the store that failed.");
+    describe_counter!(STORE_FAILURES, "Store calls that failed.");
     describe_gauge!(
         BREAKER,
-        "1 for the state that the circuit breaker is in, 0 for the others."
+        "1 for the current state of the circuit breaker, 0 for the others."
     );
     describe_gauge!(
         ENABLED,
@@ -225,11 +222,11 @@ pub(super) fn describe() {
     );
     describe_gauge!(
         POLICY_MODE,
-        "1 for the mode that the policy is in, 0 for the others; 0 for all if the policy is gone."
+        "1 for the policy's current mode, 0 for the others; 0 for all if the policy was removed."
     );
     describe_gauge!(
         CONFIG_SUCCESSFUL,
-        "1 if the configuration file was accepted when it was last read, 0 if it was refused."
+        "1 if the last reading of the configuration file was accepted, 0 if it was rejected."
     );
     describe_gauge!(
         CONFIG_SUCCESS_TIME,

@@ -1,5 +1,4 @@
-//! `Metrics`: decisions and the state of the store as counters, gauges and histograms of the crate
-//! `metrics`.
+//! `Metrics`: decisions and the store's state as metrics of the crate `metrics`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,8 +15,8 @@ use crate::store::memory::MemoryStore;
 
 mod instruments;
 
-/// An [`Observer`] that hands on what it is told to the recorder of the crate `metrics`, and so to
-/// Prometheus or whatever else is installed there. Clones share everything.
+/// An [`Observer`] that records metrics with the crate `metrics`, for Prometheus or any other
+/// recorder. Clones share everything.
 ///
 /// ```
 /// use metrics_exporter_prometheus::PrometheusBuilder;
@@ -41,33 +40,33 @@ mod instruments;
 /// # }
 /// ```
 ///
-/// Make it after the recorder is installed: what is made before goes nowhere, as the crate
-/// `metrics` has it. And let the exporter keep what does not change for a while: the counters are
-/// registered once, so one that is removed (`idle_timeout` of `metrics-exporter-prometheus`) never
-/// comes back, whatever is counted in it. A recorder that `install_recorder` makes keeps every recorded
-/// duration until it is scraped or its `run_upkeep` is called: call that every few seconds.
+/// Create it after the recorder is installed: metrics that are created earlier are lost. Counters
+/// are registered once, so one that the exporter removes (`idle_timeout` of
+/// `metrics-exporter-prometheus`) never comes back: do not let it expire them. A recorder from
+/// `install_recorder` keeps every recorded duration until it is scraped or its `run_upkeep` is
+/// called: call that every few seconds.
 ///
 /// | metric | labels | |
 /// |---|---|---|
-/// | `tower_throttle_decisions_total` | `policy`, `result` | decisions; the results are those of [`DecisionResult`](crate::DecisionResult) |
-/// | `tower_throttle_prefetched_total` | `policy` | those of them that were taken from a [batch](crate::Prefetch), without a trip |
-/// | `tower_throttle_unanswered_total` | `policy`, `kind` | those of them that were taken without an answer from the store, by its [kind](StoreErrorKind::as_str) of failure |
-/// | `tower_throttle_refusals_total` | `policy`, `reason` | requests refused without asking; the reasons are those of [`RefusalReason`](crate::RefusalReason) |
-/// | `tower_throttle_shadow_refusals_total` | `policy`, `reason` | requests that would have been, if the policy were enforced |
-/// | `tower_throttle_delay_seconds` | `policy` | how long requests are held up that are |
-/// | `tower_throttle_store_duration_seconds` | `result` | how long the store took for each question: `ok`, or the kind of failure |
-/// | `tower_throttle_store_failures_total` | `kind` | those of the questions that failed |
+/// | `tower_throttle_decisions_total` | `policy`, `result` | decisions, by [result](crate::DecisionResult) |
+/// | `tower_throttle_prefetched_total` | `policy` | decisions from a [prefetched batch](crate::Prefetch), without a round trip |
+/// | `tower_throttle_unanswered_total` | `policy`, `kind` | decisions without the store's answer, by [kind](StoreErrorKind::as_str) of failure |
+/// | `tower_throttle_refusals_total` | `policy`, `reason` | requests rejected before any policy decided, by [reason](crate::RefusalReason) |
+/// | `tower_throttle_shadow_refusals_total` | `policy`, `reason` | requests that a policy in shadow mode would have rejected so |
+/// | `tower_throttle_delay_seconds` | `policy` | the delays of delayed requests, in seconds |
+/// | `tower_throttle_store_duration_seconds` | `result` | the time of each store call, in seconds: `ok`, or the kind of failure |
+/// | `tower_throttle_store_failures_total` | `kind` | store calls that failed |
 /// | `tower_throttle_breaker_state` | `state` | 1 for the [state](BreakerState) of the circuit breaker, 0 for the others |
 /// | `tower_throttle_enabled` | | 1 while requests are limited, 0 while limiting is [turned off](crate::Limiter::turn_off) |
 /// | `tower_throttle_policy_mode` | `policy`, `mode` | 1 for the [mode](crate::Mode) that the policy is in, 0 for the others |
 /// | `tower_throttle_policy_enforced_ratio` | `policy` | the share of the subjects for whom the policy is [enforced](crate::Policy::enforce_for) in the mode `enforce`: 0 to 1 |
 /// | `tower_throttle_config_last_reload_successful` | | 1 if the configuration file was accepted when it was last read, 0 if it was refused |
 /// | `tower_throttle_config_last_reload_success_timestamp_seconds` | | when a file was last accepted, in seconds since the Unix epoch |
-/// | `tower_throttle_memory_keys` | | keys in the memory store that is [watched](Self::watch_memory) |
+/// | `tower_throttle_memory_keys` | | keys in the [watched](Self::watch_memory) memory store |
 ///
-/// The labels have as many values as the operator has named policies: no subject, and nothing else
-/// that a request says, is ever in one. A decision about a policy that is known costs a look into a
-/// short table and an atomic addition, and allocates nothing.
+/// Labels contain only names that the operator chose, never keys or other text of requests. A
+/// decision of a known policy costs a lookup in a short table and an atomic addition, and does not
+/// allocate.
 #[derive(Clone)]
 pub struct Metrics {
     shared: Arc<Shared>,
@@ -85,13 +84,13 @@ struct Shared {
 }
 
 impl Metrics {
-    /// For the only limiter of a process, or for several that need not be told apart. The breaker's
-    /// state is then that of whichever changed last.
+    /// For the only limiter of a process, or for several without their own labels. The breaker's
+    /// state is then the one that changed last.
     pub fn new() -> Self {
         Self::with_labels(Vec::new())
     }
 
-    /// For one of several limiters: everything is labelled `limiter` with this name.
+    /// For one of several limiters: adds the label `limiter` with this name to every metric.
     pub fn named(limiter: impl Into<String>) -> Self {
         Self::with_labels(vec![Label::new("limiter", limiter.into())])
     }
@@ -115,7 +114,7 @@ impl Metrics {
         metrics
     }
 
-    /// Tells how many keys this store holds, whenever it is asked to [`collect`](Self::collect).
+    /// Records the number of keys of this store with each [`collect`](Self::collect).
     #[cfg(feature = "memory")]
     #[cfg_attr(docsrs, doc(cfg(feature = "memory")))]
     #[must_use]
@@ -126,9 +125,9 @@ impl Metrics {
         self
     }
 
-    /// Reads what nobody tells by itself: how many keys are in memory. Call it before what is
-    /// recorded is read, in the handler of `/metrics` that is; or every few seconds, where an
-    /// exporter reads or pushes on its own. It takes some microseconds, and requests nothing.
+    /// Updates the metrics that no event updates: the number of keys in memory. Call it in your
+    /// `/metrics` handler before you render, or every few seconds if the exporter reads or pushes
+    /// itself. It takes a few microseconds and does not call the store.
     pub fn collect(&self) {
         #[cfg(feature = "memory")]
         if let Some((store, gauge)) = &self.memory {

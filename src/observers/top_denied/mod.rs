@@ -1,4 +1,4 @@
-//! `TopDenied`: who is denied most, in bounded memory.
+//! `TopDenied`: the keys that are denied most, in bounded memory.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,11 +13,10 @@ use crate::time::{Clock, MINUTE, Micros, SinceStart, SystemClock};
 
 mod sketch;
 
-/// After this time a denial counts half.
+/// The time after which a denial counts half.
 const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 
-/// An [`Observer`] that keeps a list of the subjects that are denied most, for an operator who asks
-/// "who is it?". Clones share the list.
+/// An [`Observer`] that lists the keys that are denied most. Clones share the list.
 ///
 /// ```
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy, TopDenied};
@@ -41,49 +40,50 @@ const DEFAULT_HALF_LIFE: Duration = MINUTE.saturating_mul(10);
 ///
 /// # Who is behind a hash?
 ///
-/// Subjects are hashed, unless their policy [shows them](crate::Policy::show_subject), and the hash does not tell whom it is of. Whoever is suspected can be
-/// hashed in the same way, by [`Limiter::subject_of`](crate::Limiter::subject_of), and compared;
-/// the same hash stands in logs and in the keys of the store.
+/// Keys are hashed, unless their policy [shows them](crate::Policy::show_subject), and a hash does
+/// not reveal its key. To check a suspect, compare the hash with
+/// [`Limiter::subject_of`](crate::Limiter::subject_of) of its key. Logs and stored keys contain the
+/// same hash.
 ///
 /// # How exact is it?
 ///
-/// It has room for `capacity` subjects of each policy, about 100 bytes for each. As long as no more
-/// are denied, it counts exactly. Beyond that, who comes new takes the place, and the count, of
-/// whoever has the smallest. Then every subject that makes up more than one in `capacity` of its
-/// policy's denials is on the list, and no count is too low, nor too high by more than that share;
-/// [`TopEntry::overestimate`] tells by how much each may be. (It is the algorithm Space-Saving.)
+/// It keeps `capacity` keys of each policy, at about 100 bytes each. As long as no more keys are
+/// denied, counts are exact. After that, a new key replaces the one with the smallest count and
+/// continues from that count. Every key with more than one in `capacity` of its policy's denials is
+/// on the list. Counts are never too low, and too high by at most that share;
+/// [`TopEntry::overestimate`] is the bound for each entry. (The algorithm is Space-Saving:
+/// Metwally, Agrawal, El Abbadi, 2005.)
 ///
-/// Denials count less as time passes, so that yesterday's attack does not hide today's: all counts
-/// are halved each time another [half-life](TopDeniedBuilder::half_life) is over since the list was
-/// made, however the system's clock is set meanwhile. What has faded to less than one half is not on
-/// the list.
+/// Old denials count less, so that yesterday's attack does not hide today's: after each
+/// [half-life](TopDeniedBuilder::half_life) since the list was created, all counts are halved,
+/// however the system clock is set. Counts below one half are not listed.
 ///
-/// A denial takes a lock that is the policy's own: for some ten nanoseconds, and for about a hundred
-/// where who comes new takes another's place among a thousand. That grows with the logarithm of the
-/// capacity alone, whoever is denied. Whatever is allowed takes nothing.
+/// A denial locks its policy's list for about ten nanoseconds, or a hundred if a new key replaces
+/// one of a thousand. The time grows only with the logarithm of the capacity. Allowed requests cost
+/// nothing.
 #[derive(Clone)]
 pub struct TopDenied(Arc<Shared>);
 
 struct Shared {
     capacity: usize,
     half_life: Micros,
-    /// For the time of a denial.
+    /// For the time of denials.
     wall_clock: Arc<dyn Clock>,
-    /// For how much time has passed. Not the wall clock: if it were set back by a month, no count
-    /// would fade for a month.
+    /// For elapsed time. Not the wall clock: if that were set back by a month, no count would be
+    /// halved for a month.
     stopwatch: Arc<dyn Clock>,
-    /// The stopwatch's time when the list was made.
+    /// The stopwatch's time when the list was created.
     since: Micros,
     policies: PerPolicy<Mutex<Sketch>>,
 }
 
 impl TopDenied {
-    /// Room for so many subjects of each policy (at least one), with a half-life of 10 minutes.
+    /// Keeps `capacity` keys of each policy (at least one), with a half-life of 10 minutes.
     pub fn new(capacity: usize) -> Self {
         Self::builder(capacity).build()
     }
 
-    /// For another half-life, or another clock.
+    /// A builder, to set the half-life or the clock.
     pub fn builder(capacity: usize) -> TopDeniedBuilder {
         TopDeniedBuilder {
             capacity,
@@ -92,7 +92,7 @@ impl TopDenied {
         }
     }
 
-    /// Those that are denied most, of all policies, the worst first.
+    /// The keys that are denied most, of all policies, the highest count first.
     pub fn list(&self) -> Vec<TopEntry> {
         let span = self.0.span();
         let mut entries = Vec::new();
@@ -108,7 +108,7 @@ impl TopDenied {
 }
 
 impl Shared {
-    /// How many half-lives are over.
+    /// The number of half-lives since the list was created.
     fn span(&self) -> u64 {
         let passed = self.stopwatch.now().saturating_sub(self.since);
         passed.get() / self.half_life.get()
@@ -116,15 +116,14 @@ impl Shared {
 }
 
 fn up_to_date(sketch: &Mutex<Sketch>, span: u64) -> MutexGuard<'_, Sketch> {
-    // Nothing under the lock panics half way.
+    // A panic under the lock cannot leave inconsistent data.
     let mut sketch = sketch.lock().unwrap_or_else(PoisonError::into_inner);
     sketch.fade(span);
     sketch
 }
 
-/// Counts denials by the store, by what is remembered of it, by this process's share of a limit, and
-/// those of policies that are in [shadow mode](Mode::Shadow); not refusals for want of an answer from
-/// the store.
+/// Counts denials by the store, the deny cache and the local share, and those of policies in
+/// [shadow mode](Mode::Shadow). Does not count denials because the store failed.
 impl Observer for TopDenied {
     fn on_decision(&self, event: &DecisionEvent<'_>) {
         if !matches!(
@@ -157,7 +156,7 @@ impl fmt::Debug for TopDenied {
     }
 }
 
-/// Builds a [`TopDenied`] with more than the defaults.
+/// Builds a [`TopDenied`].
 #[must_use]
 pub struct TopDeniedBuilder {
     capacity: usize,
@@ -166,19 +165,19 @@ pub struct TopDeniedBuilder {
 }
 
 impl TopDeniedBuilder {
-    /// The time after which a denial counts half; at least a second, and 10 minutes unless said.
+    /// Sets the time after which a denial counts half: at least a second, by default 10 minutes.
     pub fn half_life(mut self, half_life: Duration) -> Self {
         self.half_life = half_life;
         self
     }
 
-    /// Another clock than the system's, as tests need it: counts fade by it too.
+    /// Sets another clock than the system's, for tests. It also drives the half-life.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Some(Arc::new(clock));
         self
     }
 
-    /// An empty list.
+    /// Builds an empty list.
     pub fn build(mut self) -> TopDenied {
         match self.clock.take() {
             Some(clock) => self.on_clocks(Arc::clone(&clock), clock),
@@ -207,30 +206,30 @@ impl fmt::Debug for TopDeniedBuilder {
     }
 }
 
-/// A subject that is denied often: one line of [`TopDenied::list`].
+/// A key that is denied often: an entry of [`TopDenied::list`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TopEntry {
-    /// The policy that denies it.
+    /// The policy that denies the key.
     pub policy: Arc<str>,
-    /// Who it is, hashed.
+    /// The hash of the key.
     pub subject: Subject,
-    /// Who it is in clear, if the policy [shows it](crate::Policy::show_subject).
+    /// The key in clear text, if the policy [shows it](crate::Policy::show_subject).
     pub shown_subject: Option<Arc<str>>,
-    /// Its denials of late: each counts half after every half-life.
+    /// The number of recent denials: each counts half after every half-life.
     pub denials: u64,
-    /// How many of them may be others' at most; 0 as long as there is room for all.
+    /// The most of these denials that may belong to other keys; 0 while all keys fit.
     pub overestimate: u64,
-    /// When it was last denied, in microseconds since the Unix epoch.
+    /// When the key was last denied, in microseconds since the Unix epoch.
     pub last_denied: Micros,
-    /// The policy's mode at that time: in [`Mode::Shadow`] it only would have been denied.
+    /// The policy's mode at that time: in [`Mode::Shadow`] the request only would have been denied.
     pub mode: Mode,
 }
 
 impl TopEntry {
     fn of(policy: &Arc<str>, slot: &Slot) -> Self {
         let denials = slot.count.round() as u64;
-        // Rounded like the count: what has faded to next to nothing is not a whole denial.
+        // Rounded like the count: an old denial that counts almost nothing is not a whole denial.
         let certain = (slot.count - slot.inherited).round() as u64;
         Self {
             policy: Arc::clone(policy),

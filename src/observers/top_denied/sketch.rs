@@ -16,7 +16,8 @@ use crate::time::Micros;
 pub(super) struct Sketch {
     slots: Vec<Slot>,
     places: HashMap<Subject, usize>,
-    /// By count. Whoever floods chooses the counts, and could make a linear search slow.
+    /// By count. A heap, because an attacker controls the counts and could make a linear search
+    /// slow.
     order: Heap,
     capacity: usize,
     /// The span of time in which the counts were last halved.
@@ -27,20 +28,19 @@ pub(super) struct Sketch {
 #[derive(Clone)]
 pub(super) struct Slot {
     pub(super) subject: Subject,
-    /// Halved with each span. The factor is a power of two, so nothing is rounded until fifty spans
-    /// later.
+    /// Halved with each span. The factor is a power of two, so nothing is rounded for fifty spans.
     pub(super) count: f64,
     /// How much of the count may belong to previous owners of the slot.
     pub(super) inherited: f64,
     pub(super) latest: Denial,
 }
 
-/// What is reported of the latest denial.
+/// The reported data of the latest denial.
 #[derive(Clone)]
 pub(super) struct Denial {
     pub(super) at: Micros,
     pub(super) mode: Mode,
-    /// The subject in clear, if its policy shows it.
+    /// The key in clear text, if its policy shows it.
     pub(super) shown_subject: Option<Arc<str>>,
 }
 
@@ -109,8 +109,8 @@ impl Sketch {
     }
 }
 
-/// Which slot has the lowest count: the slots in heap order, none of which counts less than its
-/// parent, and where each slot is. Counts stay in the slots, and are looked up by a closure.
+/// A min-heap of the slots by count, and the position of each slot. Counts stay in the slots; a
+/// closure reads them.
 #[derive(Default)]
 pub(super) struct Heap {
     places: Vec<usize>,

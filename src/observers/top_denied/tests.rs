@@ -77,7 +77,7 @@ fn a_clock_that_jumps_ahead_and_back_neither_fades_counts_nor_keeps_them() {
 }
 
 #[test]
-fn whoever_has_faded_from_the_list_leaves_room_in_which_others_are_counted_exactly() {
+fn an_old_entry_leaves_room_in_which_others_are_counted_exactly() {
     let list = List::new();
     for number in 0..10 {
         list.deny_one(&format!("yesterday's {number}"));
@@ -95,7 +95,7 @@ fn whoever_has_faded_from_the_list_leaves_room_in_which_others_are_counted_exact
 
 /// Otherwise the list would depend on how the system's clock is set.
 #[test]
-fn without_a_clock_of_its_own_a_list_fades_by_one_that_nobody_sets() {
+fn by_default_counts_fade_by_a_clock_that_nobody_sets() {
     let top = TopDenied::new(10);
     let year_2000 = Micros::from(30 * 365 * DAY);
     assert!(top.0.since < year_2000, "{:?}", top.0.since);

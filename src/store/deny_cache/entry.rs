@@ -18,10 +18,10 @@ pub(super) struct Entry {
     pub(super) sent: Micros,
     /// When the answer arrived. The store decided no later.
     pub(super) received: Micros,
-    /// When the next question goes to the store, in microseconds.
+    /// When the next question is sent to the store, in microseconds.
     again_us: AtomicU64,
-    /// The same for questions for which this entry's wait may be too short: those with a larger
-    /// cost, about the limit that it guards if it is a ban, and beside a cost that never fits.
+    /// The same for questions whose wait may be longer than this entry's: those with a larger cost,
+    /// about the limit behind a ban, and those with another check that never fits.
     more_us: AtomicU64,
 }
 
@@ -43,9 +43,9 @@ impl Entry {
         }
     }
 
-    /// Takes over the turns that the key's other entries have given. If some of those entries stay
-    /// beside this one, the question that brought this one counts as a turn as well. Otherwise a
-    /// client that asks with another cost each time would have a turn for each.
+    /// Takes over the turns that the key's other entries have granted. If some of those entries stay,
+    /// the question behind this entry counts as a turn, too. Otherwise a client that varies the cost
+    /// would get a turn for each cost.
     pub(super) fn take_over_turns(
         &self,
         others: impl Iterator<Item: Deref<Target = Self>>,
@@ -62,8 +62,8 @@ impl Entry {
         }
     }
 
-    /// Postpones the turns of the key's other entries: the store is being asked for this one, or
-    /// was just asked. If it denies this cost, it denies larger ones too.
+    /// Postpones the turns of the key's other entries, since the store is being asked, or was just
+    /// asked. If it denies this cost, it denies larger ones too.
     pub(super) fn put_off_others(&self, others: impl Iterator<Item: Deref<Target = Self>>) {
         for other in others.filter(|other| self.known.is_by_the_rules_of(&other.known)) {
             put_off(&other.more_us, &self.more_us);
@@ -83,12 +83,12 @@ impl Entry {
         now < self.sent || now.saturating_sub(self.sent) >= max_age
     }
 
-    /// Whether the other entry says everything about the key that this one says.
+    /// Whether the other entry contains everything that this one does.
     pub(super) fn is_superseded_by(&self, other: &Self) -> bool {
         self.key == other.key && self.known.is_superseded_by(&other.known)
     }
 
-    /// What the store would read now, as far as is known.
+    /// The reading that the store would make now, as far as is known.
     ///
     /// The store decided at some time between sending and receiving. So the denial holds only until
     /// its wait counted from sending is over, and is never kept too long. The wait that is reported
@@ -110,13 +110,13 @@ impl Entry {
         try_take_turn(&self.again_us, now, pause, Micros::ZERO)
     }
 
-    /// The same for a question whose wait may be longer than this entry says. Turns are given up to
-    /// `ahead` early, so that a few questions may go at once.
+    /// The same for a question whose wait may be longer than this entry's. Turns are granted up to
+    /// `ahead` early, so that a few questions may be sent at once.
     pub(super) fn try_take_turn_for_more(&self, now: Micros, pause: Micros, ahead: Micros) -> bool {
         try_take_turn(&self.more_us, now, pause, ahead)
     }
 
-    /// Whether this take waits no longer than the entry says.
+    /// Whether this acquire waits no longer than the entry says.
     pub(super) fn tells_all_of(&self, acquire: &Acquire) -> bool {
         self.known.tells_all_of(acquire)
     }
@@ -141,9 +141,8 @@ fn try_take_turn(turn_us: &AtomicU64, now: Micros, pause: Micros, ahead: Micros)
         && turn_us.compare_exchange(at, next, relaxed, relaxed).is_ok()
 }
 
-/// How often the store is asked about a cost for which the remembered wait may be too short: each
-/// time this fraction of the maximum age has passed. The first few questions go at once, as of a
-/// client that asks for what it needs.
+/// The store is asked about a cost whose remembered wait may be too short once in this fraction of the
+/// maximum age. The first few questions are sent at once, for clients with a few different costs.
 pub(super) const MORE_ASKED_AFTER: u64 = 4;
 
 /// A key can have several entries, too: one for each cost.

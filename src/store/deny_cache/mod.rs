@@ -1,5 +1,5 @@
-//! The deny cache answers for subjects that are known to be denied. It is a `Store` around a store
-//! that takes a round trip.
+//! The deny cache: a `Store` around a store with round trips that answers for subjects that are known
+//! to be denied.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,71 +17,68 @@ pub(super) mod table;
 pub(super) mod ticket;
 
 /// Remembers the denials of the store that it wraps, and answers from memory for subjects that are
-/// known to be denied. [`RedisStore`](crate::RedisStore) has one already; this is for a [`Store`]
-/// of your own that takes a round trip. Clones share what is remembered.
+/// known to be denied.
 ///
-/// What was used up comes back only with time, so a denial holds until its wait is over, for the
-/// same limit. So these are answered from memory:
+/// [`RedisStore`](crate::RedisStore) already contains one. Use this for your own [`Store`] if it needs
+/// round trips. Clones share the remembered denials.
 ///
-/// - denials and bans until they end, and denials of costs that never fit, but for at most a second
-///   ([`max_age`](Self::max_age));
-/// - with `gcra`, the two buckets and `fixed_window`, any cost that does not fit; with the sliding
-///   algorithms, the same cost and any larger one;
-/// - never denials of `concurrency`, which end at any time, and denials that a
-///   [`Penalty`](crate::Penalty) has to count; during a ban from such a limit, only the ban.
+/// Permits come back only with time, so a denial holds until its wait is over. The cache answers:
+///
+/// - denials and bans until they end, and denials of costs that never fit, each for at most
+///   [`max_age`](Self::max_age), by default a second;
+/// - under `gcra`, both buckets and `fixed_window` every cost that does not fit; under the sliding
+///   algorithms the denied cost and larger ones.
+///
+/// It never answers for `concurrency`, where a permit may come back at any time, nor if a
+/// [`Penalty`](crate::Penalty) has to count the denial. During a ban it answers with the ban.
 ///
 /// While the store fails, remembered denials take precedence over the
-/// [failure modes](crate::FailureMode): a subject that is known to be denied is denied in any mode,
-/// even if that became known while the question waited for its answer.
+/// [failure modes](crate::FailureMode), also those that arrived while the question was in flight.
 ///
 /// # What if a key changes?
 ///
-/// Permits that are taken, charged, given back or reset through this cache are seen at once, and so
-/// is a limit that was changed here. What other processes give back or reset is seen within the
-/// maximum age; until then the subject is denied as before. The same holds in two other cases. One
-/// is that the store's clock is set, as time is measured here. The other is that a question to
-/// a [cluster](crate::RedisStore#clusters) about several subjects fails, or is not waited for: a
-/// subject that was denied because of what the question itself had taken is denied for that long,
-/// though it was given back. If another subject denied it, the answer says so.
+/// The cache sees at once what is acquired, charged, given back, reset or limited differently through
+/// it. It sees refunds and resets by other processes within `max_age`; until then the subject stays
+/// denied. The same delay applies in two more cases:
+///
+/// - The store's clock is set, since the cache measures time with its own clock.
+/// - A question to a [cluster](crate::RedisStore#clusters) about several subjects fails or is dropped.
+///   Denials of other requests that its permits caused stay remembered, although the permits were
+///   given back.
 ///
 /// # What is exact?
 ///
-/// An answer from memory is the one that the store would give at that moment: denied, with the
-/// key's actual wait plus the time of the round trip. The wait is too short in two cases only. One
-/// is that another process has meanwhile taken permits that did not suffice here. The other is a
-/// sliding limit that was asked for a larger cost than lately: it is denied for as long as the
-/// smaller cost, and perhaps for longer. The store is asked how long for a few such costs, and then
-/// at most twice in the maximum age, so that nobody makes it work by choosing another cost each
-/// time.
+/// An answer from memory is the one that the store would give at that moment. Its wait is the actual
+/// wait plus the time of a round trip. The wait can be too short in two cases:
 ///
-/// Two figures are approximate, those of the last time that the store was asked: what remains of a
-/// sliding limit for a cost above 1 and when its next permit comes, and what is left of policies that
-/// did not deny the request.
-/// [`Decision::is_remembered`](crate::Decision::is_remembered) marks such answers.
+/// - Another process has taken permits since.
+/// - A sliding limit is asked for a larger cost than the remembered one, which may have to wait
+///   longer. The store is asked about a few such costs, and then at most twice in each `max_age`, so
+///   that a client cannot load the store by varying the cost.
 ///
-/// A policy about which not even that is known is [not asked](crate::Outcome::NotAsked), so that
-/// nobody gets around the cache by naming another subject to another policy each time. If the cost
-/// never fits, the store is asked nevertheless, but at most twice in the maximum age. It may deny
-/// for longer than the policy that is known to deny. Then the wait that the client is told is too
-/// short, and when it is over the store is asked and tells the rest.
-/// [`Rejection::has_unasked_policies`](crate::Rejection::has_unasked_policies) marks such
-/// rejections.
+/// Two figures are as old as the last answer of the store: `remaining` and the next permit of a sliding
+/// limit for costs above 1, and the remaining permits of policies that did not deny the request.
+/// [`Decision::is_remembered`](crate::Decision::is_remembered) marks these answers.
 ///
-/// A limit may deny for longer than the ban that its [`Penalty`](crate::Penalty) has caused; how
-/// long depends on the cost and on the [limit of the request](crate::Policy::limit_by). If that is
-/// not known, the store is asked in spite of the ban, but at most twice in the maximum age, so that
-/// nobody makes it work by asking for another cost each time. A client that does is told the ban
+/// If one policy is known to deny, policies of which nothing is known are
+/// [not asked](crate::Outcome::NotAsked). Otherwise a client could get past the cache by naming a new
+/// subject for another policy each time. Such a policy may deny for longer, so the reported wait may be
+/// too short; the request after it asks the store.
+/// [`Rejection::has_unasked_policies`](crate::Rejection::has_unasked_policies) marks these rejections.
+/// For a cost that never fits the store is asked nevertheless, at most twice in each `max_age`.
+///
+/// A limit may deny for longer than the ban of its [`Penalty`](crate::Penalty), depending on the cost
+/// and on the [limit of the request](crate::Policy::limit_by). If that wait is not known, the store is
+/// asked in spite of the ban, at most twice in each `max_age`. Further requests get the wait of the ban
 /// only, which may be too short.
 ///
-/// What is known about checks in [shadow](Check::is_shadow) answers only questions that have no
-/// others. Their penalties do not learn of denials in questions that are answered by what is known
-/// about an enforced check.
+/// Remembered denials of [shadow checks](Check::is_shadow) answer only questions without enforced
+/// checks. If an enforced check is answered from memory, the penalties of shadow checks count nothing.
 ///
 /// # Memory
 ///
-/// It holds 65 536 denials, in a table of bounded size: under a flood of subjects it forgets some,
-/// each of which then costs a round trip. It takes 14 MB at most, allocated in pieces as denials
-/// come.
+/// The cache holds 65 536 denials in a table of bounded size. Under a flood of subjects it forgets
+/// some, each of which then costs a round trip. It takes at most 14 MB, allocated as denials arrive.
 pub struct DenyCache<S> {
     inner: S,
     denials: ShardedArc<Denials>,
@@ -96,8 +93,8 @@ impl<S: Store> DenyCache<S> {
         }
     }
 
-    /// Sets how long a denial is remembered: by default a second. While a subject keeps asking, the
-    /// store is asked again twice in that time.
+    /// Sets how long a denial is remembered: by default 1 s. While a subject keeps asking, the store
+    /// is asked again twice in that time.
     #[must_use]
     pub fn max_age(self, age: Duration) -> Self {
         Self {
@@ -106,8 +103,8 @@ impl<S: Store> DenyCache<S> {
         }
     }
 
-    /// Measures time by this clock, the store's own, instead of one that never steps back. For
-    /// tests.
+    /// Sets the clock, which must be that of the wrapped store, instead of a monotonic one. For
+    /// tests only.
     #[must_use]
     #[cfg(any(test, feature = "test-util"))]
     #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
@@ -118,8 +115,7 @@ impl<S: Store> DenyCache<S> {
         }
     }
 
-    /// How many questions were answered from memory, including those that the store left
-    /// unanswered.
+    /// The number of questions answered from memory, including those that the store did not answer.
     pub fn hits(&self) -> u64 {
         self.denials.hits()
     }

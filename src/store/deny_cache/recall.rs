@@ -13,7 +13,7 @@ use crate::store::check::{OwnedCheck, of_each};
 use crate::store::{Answer, Check, Store};
 
 impl Denials {
-    /// Answers from memory, or asks the store and remembers what it says.
+    /// Answers from memory, or asks the store and remembers its denials.
     pub(in crate::store) fn ask(
         this: &ShardedArc<Self>,
         checks: &[Check<'_>],
@@ -40,8 +40,8 @@ impl Denials {
         })
     }
 
-    /// The answer from memory, or else that of `ask`. `ask` gets what must be told the store's
-    /// answer, if anything can be learned from it.
+    /// The answer from memory, or else that of `ask`. `ask` gets the ticket to report the store's
+    /// answer with, if that may be remembered or changes a key.
     #[inline]
     pub(in crate::store) fn recall_or(
         this: &ShardedArc<Self>,
@@ -97,15 +97,14 @@ impl Denials {
 
     /// The decisions on a question that is known to change nothing.
     ///
-    /// One enforced check that is denied denies all of them, and the checks in shadow are not
-    /// carried out either. If all checks are in shadow, a rate of each limit must be denied. In
-    /// both cases every [penalty] among the deciding checks must be known to ban: one that does not
-    /// may have a denial to count. But a store that cannot be asked counts nothing, and what is
-    /// known to deny must not let anybody pass for that.
+    /// One denied enforced check denies the question, and then no shadow check is carried out
+    /// either. If all checks are in shadow, a rate of each limit must be denied. In both cases every
+    /// [penalty] among these checks must be known to ban, since otherwise it may have to count the
+    /// denial. If the store cannot be asked, nothing counts, and the known denials decide.
     ///
-    /// A cost that never fits outweighs every wait, so the rejection should be about it. But only a
-    /// few questions go to the store for that: otherwise anybody who names such a cost would get
-    /// around the denials that are known of other checks.
+    /// A cost that never fits takes precedence over every wait, so the rejection should report it. But
+    /// only a few questions are sent to the store for that. Otherwise a client could get past the
+    /// remembered denials of other checks with such a cost.
     ///
     /// [penalty]: crate::algorithm::Penalty
     // Out of line: most questions have one check.
@@ -158,12 +157,12 @@ impl Denials {
         Some(each.map(decide).collect())
     }
 
-    /// Takes the turn to ask the store how long the limit behind the ban at this position denies,
-    /// if it is this question's. The wait that is reported is the longer of the two, and a client that
-    /// returns too soon is banned anew.
+    /// Takes the turn to ask the store how long the limit behind the ban at this position denies, if
+    /// this question may. The longer wait of both is reported, since a client that returns too soon is
+    /// banned again.
     ///
-    /// Each ban has few turns, or a client could make the store work by asking with another cost
-    /// each time. There is none for concurrency limits, of which nothing is ever known.
+    /// Each ban grants few turns, or a client could load the store by varying the cost. There is
+    /// none for concurrency limits, which are never remembered.
     fn try_take_turn_for_guarded(
         &self,
         ban: usize,
@@ -180,7 +179,7 @@ impl Denials {
     }
 
     /// Takes the turn to ask the store about another check of the same question, although this one
-    /// is denied, if it is this question's. Each denial has few.
+    /// is denied, if this question may. Each denial grants few turns.
     fn try_take_turn_beside(&self, denied: &Check<'_>, at: Moment) -> bool {
         let Action::Acquire(acquire) = &denied.action else {
             return false;
@@ -192,8 +191,8 @@ impl Denials {
                 .try_take_turn_beside(key, algorithm, acquire, at.now)
     }
 
-    /// What is known of one check; `Some(None)` if nothing is. `None` if the store must be asked
-    /// whatever is known of the others.
+    /// The remembered reading of one check; `Some(None)` if there is none. `None` if the store must be
+    /// asked, whatever is remembered of the others.
     #[inline]
     fn recall_one(&self, check: &Check<'_>, at: Moment) -> Option<Option<Reading>> {
         let Action::Acquire(acquire) = &check.action else {

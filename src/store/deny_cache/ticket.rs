@@ -1,4 +1,4 @@
-//! A question on its way to the store, and what its answer changes in memory.
+//! `CacheTicket`: a question in flight to the store, and what its answer changes in the cache.
 
 #[cfg(feature = "redis")]
 use std::{ops::Deref, ptr};
@@ -32,7 +32,7 @@ struct TicketKey {
 }
 
 impl CacheTicket {
-    /// Forgets the keys that are about to be changed, and notes the versions of all.
+    /// Forgets the keys that the question is about to change, and notes the versions of all.
     pub(super) fn new(denials: &ShardedArc<Denials>, checks: &[Check<'_>], sent: Micros) -> Self {
         let note = |check: &Check<'_>| {
             let (key, is_changed) = (check.stored_fingerprint(), check.action.changes());
@@ -72,7 +72,7 @@ impl CacheTicket {
         }
     }
 
-    /// For a caller that may give back what this question takes, and so change its keys.
+    /// For a caller that may give back the permits of this question, which changes its keys.
     #[cfg(feature = "redis")]
     pub(in crate::store) fn invalidation(&self) -> Invalidation {
         Invalidation(self.denials.clone())
@@ -108,8 +108,8 @@ impl CacheTicket {
                 continue;
             }
             if may_have_taken || (check.algorithm.is_penalty() && decision.is_allowed()) {
-                // A subject that is still denied must wait for these permits, too; and a penalty
-                // may have counted a denial.
+                // A denied subject must also wait for these permits, and a penalty may have counted
+                // a denial.
                 table.forget(ticket.key);
                 changes.add(ticket.key);
             } else if let Some(known) = LaterVerdict::by(&check.algorithm, &check.action, decision)
@@ -152,7 +152,7 @@ impl Changes {
     }
 }
 
-/// Forgets denials that were caused by permits that were taken only for a moment.
+/// Forgets denials that were caused by permits that were acquired only for a moment.
 #[cfg(feature = "redis")]
 #[derive(Clone)]
 pub(in crate::store) struct Invalidation(ShardedRef<Denials>);
@@ -166,9 +166,8 @@ impl Invalidation {
     }
 }
 
-/// An action that changes a key without a decision to remember has done so by now or is about to,
-/// even if nobody waits for its answer. Answers to questions decided before it must not be
-/// remembered.
+/// The question may have changed its keys even if its answer was not awaited. So answers to questions
+/// that were decided before it must not be remembered.
 impl Drop for CacheTicket {
     fn drop(&mut self) {
         for ticket in self.keys.iter().filter(|ticket| ticket.is_changed) {

@@ -26,8 +26,8 @@ use crate::time::Micros;
 pub(crate) struct Breaker {
     inner: Mutex<Inner>,
     /// The token of calls while the circuit is closed, else [`CallToken::WITHOUT_EFFECT`]. Read without
-    /// the lock: a reader that is a moment late asks a store that has just failed, or decides once more
-    /// without it.
+    /// the lock: a reader that is a moment late calls a store that has just failed, or lets the failure
+    /// modes decide once more.
     token_if_closed: AtomicU64,
     successes: Successes,
     /// How many requests have passed uncounted.
@@ -114,14 +114,13 @@ impl Breaker {
         self.token_if_closed().is_some()
     }
 
-    /// Whether the store may be asked. Not while it is left alone, unless to find out whether it is
-    /// back.
+    /// Whether the store may be asked: the circuit is closed, or the next question probes.
     pub(super) fn may_call(&self) -> bool {
         self.is_closed() || self.lock().circuit.may_call(self.at(Instant::now()))
     }
 
-    /// A question starts its round trip, which takes at most `timeout`. `None` if the store must be
-    /// left alone: another question finds out whether it is back.
+    /// A question starts its round trip, which takes at most `timeout`. `None` if the store must not
+    /// be asked, because the circuit is open or another question probes.
     pub(super) fn begin_call(this: &ShardedArc<Self>, timeout: Duration) -> Option<AnswerGuard> {
         let token = match this.token_if_closed() {
             Some(token) => token,
@@ -146,7 +145,7 @@ impl Breaker {
         why.is_some_and(|why| !is_answered(why))
     }
 
-    /// The store was heard to answer again: the next question may probe.
+    /// The store has answered again: the next question may probe.
     pub(super) fn recovered(&self) {
         let now = self.at(Instant::now());
         self.update(None, |circuit| circuit.recovered(now));
@@ -240,8 +239,8 @@ fn published(circuit: &Circuit) -> u64 {
     token.unwrap_or(CallToken::WITHOUT_EFFECT).number()
 }
 
-/// Reports the answer to a question in flight. If a probe is given up without an answer, the next
-/// question probes.
+/// Reports the answer to a question in flight to the breaker. If a probe is dropped without an answer,
+/// the next question probes.
 pub(super) struct AnswerGuard {
     breaker: ShardedRef<Breaker>,
     token: CallToken,
@@ -261,8 +260,8 @@ impl AnswerGuard {
         }
     }
 
-    /// The guard for whoever waits for the answer that its caller did not wait for; `None` if it is
-    /// there. It is handed on once: then nobody is left but a task, which ends with its runtime.
+    /// The guard for the task that waits for the answer after the caller has left; `None` if the
+    /// answer has arrived. It is handed on once: a task has no successor, and ends with its runtime.
     pub(super) fn handed_on(&mut self) -> Option<Self> {
         let is_left = self.is_open && !self.is_handed_on;
         is_left.then(|| Self {

@@ -1,5 +1,5 @@
-//! What the log says of the breaker. For whoever is on call: each text says which store it is
-//! about, and what becomes of which policies.
+//! The log messages of the breaker. Each names the store, and what its policies decide, for the operator
+//! on call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,8 +91,8 @@ impl BreakerLog {
             StoreErrorKind::Configuration => {
                 "until its address, password and permissions are fixed"
             }
-            StoreErrorKind::Full => "for keys that it does not know yet",
-            StoreErrorKind::Overloaded => "for the requests that are too many",
+            StoreErrorKind::Full => "for new keys",
+            StoreErrorKind::Overloaded => "for further requests",
             StoreErrorKind::CorruptValue => "for these keys",
             _ => return,
         };
@@ -139,18 +139,18 @@ impl BreakerLog {
     }
 }
 
-/// What the store does, after its name.
+/// The failure as a predicate of the store's name.
 fn does(failure: StoreErrorKind) -> &'static str {
     match failure {
         StoreErrorKind::Configuration => "refuses this process",
         StoreErrorKind::Unreachable => "cannot be reached",
         StoreErrorKind::Interrupted => "breaks connections before it answers",
         StoreErrorKind::TimedOut => "does not answer within the deadline",
-        StoreErrorKind::Busy => "refuses questions for now",
+        StoreErrorKind::Busy => "cannot serve scripts for now",
         StoreErrorKind::Full => "has reached its memory limit",
-        StoreErrorKind::Overloaded => "has as many questions of this process in flight as allowed",
-        StoreErrorKind::BreakerOpen => "is left alone",
-        StoreErrorKind::CorruptValue => "holds values under our keys that are not ours",
-        StoreErrorKind::BadReply => "gives answers that cannot be read",
+        StoreErrorKind::Overloaded => "has max_in_flight questions of this process in flight",
+        StoreErrorKind::BreakerOpen => "is not asked while the circuit is open",
+        StoreErrorKind::CorruptValue => "holds foreign values under the keys of the limiter",
+        StoreErrorKind::BadReply => "gives unreadable answers",
     }
 }

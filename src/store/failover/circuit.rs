@@ -5,23 +5,23 @@ use crate::error::StoreErrorKind;
 use crate::observer::BreakerState;
 use crate::time::Micros;
 
-/// How long the store is left alone at first. Each failed probe doubles it.
+/// The first pause of an open circuit. Each failed probe doubles it.
 const FIRST_PAUSE: Micros = ms(250);
 const LONGEST_PAUSE: Micros = ms(5_000);
 /// The longest pause while the store answers, even if with a refusal: such a probe costs no timeout
 /// and no connection attempt.
 const LONGEST_PAUSE_IF_ANSWERED: Micros = ms(800);
 /// While one part of a store has answered this recently, a failure counts as another part's. The
-/// time is longer if that part is unreachable: nothing is sent to it, so leaving the store alone
-/// would spare nothing.
+/// time is longer if that part is unreachable: then nothing is sent to it, so an open circuit would
+/// save nothing.
 const WORKS_IN_PART: Micros = ms(1_000);
 const WORKS_IN_PART_IF_UNREACHABLE: Micros = ms(10_000);
-/// A probe that is not over this long after its deadline counts as lost: nobody polls it any more,
-/// for example because the caller gave up but keeps the future. Nobody else may probe until then,
-/// and a store that is back must be asked within a second.
+/// A probe that has not ended this long after its deadline counts as lost: it is no longer polled, for
+/// example because its caller keeps the future without polling it. No other question may probe until
+/// then, and a store that is back must be asked within a second.
 pub(super) const LOST_AFTER: Micros = ms(500);
-/// Every pause is longer or shorter by up to this percentage, so that a fleet that lost its store
-/// at one moment does not return to it all at once.
+/// Every pause is longer or shorter by up to this percentage, so that a fleet does not return to its
+/// store all at once.
 const JITTER: u64 = 20;
 
 /// Goes with each call to the store, and comes back with its answer. It names the state in which the
@@ -114,8 +114,8 @@ impl Circuit {
         }
     }
 
-    /// Begins a call that is over by `deadline`, with or without an answer. `None` if the store must
-    /// be left alone.
+    /// Begins a call that ends by `deadline`, with or without an answer. `None` if the store must
+    /// not be asked.
     pub(super) fn begin_call(&mut self, now: Micros, deadline: Micros) -> Option<CallToken> {
         if !self.may_call(now) {
             return None;
@@ -137,8 +137,8 @@ impl Circuit {
         }
     }
 
-    /// The store failed. Returns whether only a part of it did, while others answer. That is no reason
-    /// to leave the whole store alone, unless half of the questions time out.
+    /// The store failed. Returns whether only a part of it did, while others answer. Then the circuit
+    /// opens only if half of the questions time out.
     pub(super) fn failed(
         &mut self,
         token: CallToken,
@@ -192,14 +192,14 @@ impl Circuit {
         }
     }
 
-    /// The store was heard to answer again, so the rest of the pause is skipped. A store with parts
-    /// needs no probe either: the probe might ask another part than the one that was heard.
+    /// The store has answered again, so the rest of the pause is skipped. A store with parts needs no
+    /// probe either, which might ask another part than the one that has answered.
     pub(super) fn recovered(&mut self, now: Micros) {
         match &mut self.state {
             State::Closed(_) => {}
             _ if self.has_parts => self.succeeded(self.token, now),
             State::Open { until } => *until = now.min(*until),
-            // The probe in flight will tell.
+            // The probe in flight decides.
             State::HalfOpen { .. } => {}
         }
     }
@@ -212,7 +212,7 @@ impl Circuit {
 
     fn open(&mut self, pause: Micros, why: StoreErrorKind, now: Micros) {
         self.pause = match why {
-            // A wrong password does not mend itself, and servers lock out clients that keep trying.
+            // A wrong password stays wrong, and servers lock out clients that keep trying.
             StoreErrorKind::Configuration => LONGEST_PAUSE,
             why if is_answered(why) => pause.min(LONGEST_PAUSE_IF_ANSWERED),
             _ => pause.min(LONGEST_PAUSE),

@@ -1,4 +1,4 @@
-//! How many failures are too many, and what counts as one.
+//! Which answers count as failures, and how many open the circuit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,13 +32,12 @@ impl Health {
 
     pub(super) fn of(kind: StoreErrorKind) -> Self {
         match kind {
-            // The server works. Only this key holds another type, or there is no room for a new
-            // one; denials still work.
+            // The server works. Only this key holds another type, or there is no memory for a new
+            // one.
             StoreErrorKind::CorruptValue | StoreErrorKind::Full => Self::Works,
-            // The store was not asked. The questions that kept this one waiting will show how it
-            // is.
+            // The store was not asked. The questions in flight will show how it is.
             StoreErrorKind::Overloaded | StoreErrorKind::BreakerOpen => Self::Unknown,
-            // `BadReply` too: that is how a proxy says that it has lost its server.
+            // `BadReply` too: a proxy that has lost its server may reply anything.
             StoreErrorKind::Configuration
             | StoreErrorKind::Unreachable
             | StoreErrorKind::Interrupted

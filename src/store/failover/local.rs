@@ -1,9 +1,9 @@
 //! `Local`: decides with a share of each limit while the store fails.
 //!
-//! Local and stored counts never mix. Permits are given back where they were taken, which their
-//! receipt says. For a lease the place is not always known: after a late answer one lease stands in
-//! the store while the request holds a local one. So leases are renewed and released in both
-//! places, which does nothing where there is none.
+//! Local and stored counts never mix. Permits are given back where they were acquired, which their
+//! receipt contains. That is not always known for a lease: after a late answer there may be one in the
+//! store while the request holds a local one. So leases are renewed and released in both, which does
+//! nothing where there is none.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,8 +15,7 @@ use crate::error::StoreErrorKind;
 use crate::store::memory::MemoryStore;
 use crate::store::{Check, FailureMode};
 
-/// Made on first use, so that it costs nothing while the store never fails. Clones share the
-/// counts.
+/// The local store, made on first use. Clones share the counts.
 #[derive(Clone, Default)]
 pub(super) struct Local(Arc<OnceLock<MemoryStore>>);
 
@@ -45,8 +44,7 @@ impl Local {
             policy.iter().filter_map(move |check| {
                 let action = match check.action {
                     Action::Acquire(_) if takes_nothing => Action::look(),
-                    // These were done by `do_here` before the store was asked, or are for the store
-                    // alone.
+                    // `do_here` did these before the store was asked, or they are for the store alone.
                     Action::Renew(_)
                     | Action::Release(_)
                     | Action::Reset
@@ -72,15 +70,15 @@ impl Local {
         }
     }
 
-    /// Does the local part of these actions. Returns the checks to ask the store instead, if any
-    /// were done here: for those the store only looks.
+    /// Carries out the actions on local permits. Returns the checks to ask the store instead, if any
+    /// were carried out here: for those it only looks.
     pub(super) fn do_here<'a>(&self, checks: &[Check<'a>]) -> Option<SmallVec<[Check<'a>; 4]>> {
         // If nothing was ever decided here, there is nothing to give back.
         let store = self.0.get()?;
         let here = checks.iter().filter_map(|check| {
             let is_here = match check.action {
                 Action::Renew(_) | Action::Release(_) | Action::Reset => true,
-                _ => was_taken_here(check),
+                _ => was_acquired_here(check),
             };
             is_here.then(|| scaled(check, check.action)).flatten()
         });
@@ -89,8 +87,8 @@ impl Local {
             // This cannot fail: giving back needs no room.
             let _ = store.decide(&here);
         }
-        checks.iter().any(was_taken_here).then(|| {
-            let left = checks.iter().map(|check| match was_taken_here(check) {
+        checks.iter().any(was_acquired_here).then(|| {
+            let left = checks.iter().map(|check| match was_acquired_here(check) {
                 true => Check {
                     action: Action::look(),
                     ..*check
@@ -138,7 +136,7 @@ fn is_beyond_share(check: &Check<'_>) -> bool {
     here.algorithm.never_fits(acquire) && !check.algorithm.never_fits(acquire)
 }
 
-fn was_taken_here(check: &Check<'_>) -> bool {
+fn was_acquired_here(check: &Check<'_>) -> bool {
     let receipt = check.action.receipt();
     receipt.is_some_and(|receipt| receipt.taken_of == Origin::LocalShare)
 }

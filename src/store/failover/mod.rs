@@ -1,6 +1,5 @@
-//! What happens when the store does not answer: a deadline for every question, a circuit breaker
-//! for a store that keeps failing, remembered denials, and the failure mode of each policy. A
-//! `Store` around another store; it never fails itself.
+//! `Failover`: a `Store` around another store that never fails itself. It adds a deadline for every
+//! question, a circuit breaker, remembered denials, and the failure mode of each policy.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -63,7 +62,7 @@ impl Failover {
         }
     }
 
-    /// Asks, and writes the decisions into the caller's place for them. Returns the future of those
+    /// Asks, and writes the decisions into the caller's slot for them. Returns the future of those
     /// that are in flight.
     #[inline]
     pub(crate) fn decide(
@@ -92,7 +91,7 @@ impl Failover {
         }
     }
 
-    /// Asks even while the store is left alone, for what has to be given back before it is too late.
+    /// Asks even while the circuit is open, for permits that must be given back in time.
     pub(crate) fn ask_regardless(&self, checks: &[Check<'_>]) -> Answer {
         match self.ask_with_care(checks, Care::Regardless) {
             Ok(decisions) => Answer::Ready(Ok(decisions)),
@@ -100,7 +99,7 @@ impl Failover {
         }
     }
 
-    /// Where whatever is done for the store should run, if not where it is asked.
+    /// The runtime for background work of the store, if it is not the caller's.
     pub(crate) fn home(&self) -> Option<Handle> {
         self.inner.runtime()
     }
@@ -110,7 +109,7 @@ impl Failover {
         self.deadline
     }
 
-    /// What the store gives back by itself.
+    /// What the store is giving back in the background.
     pub(crate) fn given_back(&self) -> Option<GivenBack> {
         self.inner.given_back()
     }
@@ -149,8 +148,8 @@ impl Failover {
         self.breaker.is_closed()
     }
 
-    /// An immediate answer, good or bad, has cost nothing that the breaker could save. It may come from
-    /// memory in front of the store, so it shows nothing about the store.
+    /// An immediate answer or error has cost nothing that the breaker could save. It may come from memory,
+    /// so it says nothing about the store.
     #[inline(never)]
     fn ready(&self, checks: &[Check<'_>], answer: Result<Decisions, StoreError>) -> Decisions {
         let why = match answer {
@@ -170,7 +169,7 @@ impl Failover {
         let ticket = match (Breaker::begin_call(&self.breaker, self.deadline), care) {
             (Some(guard), _) => guard,
             (None, Care::Regardless) => Breaker::begin_call_regardless(&self.breaker),
-            // Another question is ahead, and probes. This one was not polled, so it was not asked.
+            // Another question probes. This one was not polled, so it was not asked.
             (None, Care::Usual) => return Ok(self.left_alone(checks)),
         };
         let runtime = self.inner.runtime();
@@ -190,7 +189,7 @@ impl Failover {
     #[cold]
     #[inline(never)]
     fn left_alone(&self, checks: &[Check<'_>]) -> Decisions {
-        // What the watch begins belongs where everything of the store runs.
+        // The watch runs where the store runs.
         let home = self.inner.runtime();
         let _at_home = home.as_ref().map(Handle::enter);
         self.watch
@@ -210,7 +209,7 @@ impl Failover {
 /// The decisions, or the future of them.
 type AskedNow = Result<Decisions, Pin<Box<PendingDecisions>>>;
 
-/// Whether a store that is left alone is asked.
+/// Whether the store is asked while the circuit is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Care {
     Usual,

@@ -1,5 +1,5 @@
-//! `Outage`: what is known of a time in which the store is left alone. `Consequences`: what it
-//! means for the policies in force, in words for the log.
+//! `Outage`: a period in which the store is not asked. `Consequences`: what the policies decide then, in
+//! words for the log.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::error::StoreErrorKind;
 use crate::store::FailureMode;
 
-/// A time in which the store is left alone, because it failed too often: the
+/// A period in which the store is not asked, because it failed too often: the
 /// [circuit breaker](crate::BreakerState) is not closed, and the [failure modes](FailureMode) of the
 /// policies decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ use crate::store::FailureMode;
 pub struct Outage {
     /// How long it has lasted.
     pub duration: Duration,
-    /// Why the store was last left alone.
+    /// The failure that last opened the circuit breaker.
     pub reason: StoreErrorKind,
-    /// How many requests have passed since it began that were not counted under one of their
-    /// policies at least, as its failure mode is [`Allow`](FailureMode::Allow). Not those of policies
-    /// in shadow alone.
+    /// The number of requests that passed uncounted since it began: requests that at least one
+    /// enforced policy could not count and let pass, because its failure mode is
+    /// [`Allow`](FailureMode::Allow).
     pub uncounted: u64,
 }
 
@@ -29,7 +29,7 @@ pub(crate) trait Enforced: Send + Sync {
     fn failure_modes(&self) -> Vec<(String, FailureMode)>;
 }
 
-/// What becomes of the policies without the store:
+/// What the policies decide without the store:
 /// `policies "a", "b" are NOT enforced, policy "c" denies all requests`.
 pub(crate) struct Consequences(pub(crate) Vec<(String, FailureMode)>);
 

@@ -28,8 +28,8 @@ pin_project! {
     pub(crate) enum PendingDecisions {
         /// Its caller waits for the answer and the deadline.
         Here { #[pin] asked: Asked },
-        /// Both are to be awaited on the store's runtime: the caller's may stand still, or have a
-        /// clock that jumps to the deadline because nothing else happens there.
+        /// Both are to be awaited on the store's runtime: the caller's may stand still, or have a paused
+        /// clock that jumps to the deadline.
         NotSent { runtime: Handle, asked: Option<Asked> },
         /// Both are awaited there, even if the caller goes away.
         Sent { sent: Sent, is_over: bool },
@@ -61,9 +61,8 @@ pin_project! {
     }
 
     impl PinnedDrop for Asked {
-        /// A question goes on without its caller. If it ended with them, callers that go away could
-        /// have the store asked without bound, keep its denials from being remembered, and keep the
-        /// breaker open.
+        /// A question continues after its caller has left. Otherwise such callers could send the store
+        /// questions without bound, keep denials from being remembered, and keep the breaker open.
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             // A question that was not polled was not asked.

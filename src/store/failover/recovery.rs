@@ -1,5 +1,5 @@
-//! `RecoveryWatch`: notices when a store that is left alone is back, so that neither the rest of
-//! the pause nor a user's request is spent on finding out.
+//! `RecoveryWatch`: notices that a store is back while the circuit is open, so that requests need
+//! neither wait for the end of the pause nor probe.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -13,15 +13,15 @@ use crate::sharded::ShardedArc;
 use crate::store::Recovered;
 use crate::task::{LeaderLock, Turn};
 
-/// The store is always left alone for this long, even one that wrongly said that it was back.
+/// The circuit stays open for at least this long, even if the store wrongly reports that it is back.
 const FIRST_LOOK: Duration = Duration::from_millis(250);
 /// How often the watch checks whether it is still needed.
 const TICK: Duration = Duration::from_secs(1);
-/// The store is watched for this many ticks after the last question. That is longer than a browser
-/// or a worker pauses between requests, but an idle process does not keep trying a server for ever.
+/// The store is watched for this many ticks after the last question: longer than the usual pause
+/// between requests, but not for ever.
 const TICKS_WITHOUT_QUESTIONS: u32 = 10;
 
-/// After this another task takes over: the runtime of the first one is not driven.
+/// After this another task takes over, since the runtime of the first one is not driven.
 const TURN: Duration = TICK.saturating_mul(2);
 
 /// At most one task at a time, started by the first question that is not sent.
@@ -39,7 +39,7 @@ impl RecoveryWatch {
         breaker: &ShardedArc<Breaker>,
         recovered: impl FnOnce() -> Option<Recovered>,
     ) {
-        // Ten thousand a second come through here: they read, and seldom write.
+        // Read first, since a write would be contended: ten thousand questions a second come here.
         if !self.is_asked.load(Ordering::Relaxed) {
             self.is_asked.store(true, Ordering::Relaxed);
         }
@@ -50,8 +50,7 @@ impl RecoveryWatch {
             self.leader.end(&turn);
             return;
         };
-        // A store that cannot tell is asked for this once in each turn, no more often than it would
-        // be watched.
+        // A store that cannot be watched is asked for this future once in each `TURN`.
         if let Some(recovered) = recovered() {
             let watch = Arc::clone(self);
             runtime.spawn(WatchTask { watch, turn }.run(breaker.downgrade(), recovered));

@@ -27,44 +27,40 @@ const LEAST_KEYS_A_SHARD: usize = 16;
 /// After this many questions to a shard, a few buckets of another are swept.
 const QUESTIONS_A_ROUND: u32 = 64;
 
-/// Counts in this process: nothing to install, no round trip, and no allocation for a known key (a
-/// [`Key`](crate::Key) itself allocates if its subject is longer than about 100 bytes). Clones
-/// share the counts.
+/// Counts permits in the memory of this process.
 ///
-/// For a service of one process, for tests, and for limits that may be local. The counts are lost
-/// when the process ends.
+/// It needs no server and no round trip. A decision about a known key allocates nothing, except that a
+/// [`Key`](crate::Key) allocates for a subject of more than about 100 bytes. Clones share the counts,
+/// which are lost when the process ends. Use it for services with one process, for tests, and for
+/// limits for each process.
 ///
 /// # What if it is full?
 ///
-/// It holds at most [`capacity`](MemoryStoreBuilder::capacity) keys: one for each policy and
-/// subject, one more for each [further rate](crate::Limit::and) of the limit, and one more for the
-/// denials of each subject that a [`Penalty`](crate::Penalty) counts. A key whose quota is whole
-/// again is forgotten by itself. If all keys are still needed, a new one replaces a key that was
-/// not used lately, whose subject starts with a fresh quota when it comes back. So a flood of
-/// made-up subjects evicts idle subjects and, as a rule, not active ones.
+/// The store holds at most [`capacity`](MemoryStoreBuilder::capacity) keys: one for each policy and
+/// subject, one for each [further rate](crate::Limit::and), and one for each subject whose denials a
+/// [`Penalty`](crate::Penalty) counts. A key expires once its full quota is available again. If the
+/// table is full, a new key replaces one that was not used lately. The evicted subject starts with a
+/// full quota when it comes back. So a flood of made-up subjects mostly evicts idle subjects.
 ///
-/// A key whose quota is used up is never evicted before its next request would be allowed, nor a
-/// key whose permits are held before they are given back or lapse. But keys that only count, of
-/// policies in [shadow](crate::Mode::Shadow), make room for any other. If no key can be evicted, a
-/// *new* key gets no answer but [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its
-/// policy's [`FailureMode`](crate::FailureMode) decides. If that lets the request pass, the other
-/// policies still decide it; otherwise nothing is taken under any of them, and each decides by its
-/// own failure mode.
+/// Some keys are never evicted: a key whose quota is used up, until its next request would be allowed,
+/// and a key with permits in use, until they are given back or lapse. Keys of policies in
+/// [shadow](crate::Mode::Shadow) can always be evicted. If no key can be evicted, a *new* key gets the
+/// error [`StoreErrorKind::Full`](crate::StoreErrorKind::Full), and its policy's
+/// [`FailureMode`](crate::FailureMode) decides. If that mode allows the request, the other policies
+/// still decide it. Otherwise no policy takes anything, and each decides by its failure mode.
 ///
-/// Whether a key can be evicted is decided anew whenever it is asked about, charged or given back
-/// to: by what is left then, and by the limit at that moment.
+/// Each question, charge and refund of a key decides again whether it can be evicted, by its usage and
+/// its limit at that time.
 ///
 /// # Memory
 ///
-/// The table grows with the number of keys at a time, however many come and go, to at most 180
-/// bytes for each key of its capacity: 136 MB by default. It does not shrink. Some keys take
-/// additional memory:
+/// The table grows with the number of simultaneous keys, to at most 180 bytes for each key of the
+/// capacity: 136 MB by default. It does not shrink. Some keys take additional bytes:
 ///
-/// - a sliding log 48 bytes, and 16 to 32 for each request that it held at its longest, at least
-///   64;
-/// - a sliding window 40, and as much for each slice in use as a log for each request;
+/// - a sliding log 48, and 16 to 32 for each request at its longest, at least 64;
+/// - a sliding window 40, and 16 to 32 for each slice in use, at least 64;
 /// - a concurrency limit about 400, and up to 90 for each lease;
-/// - a penalty, which is a key of its own, 56, and 8 to 16 for each denial, at least 32.
+/// - a penalty, which is a separate key, 56, and 8 to 16 for each denial, at least 32.
 ///
 /// ```
 /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};
@@ -96,14 +92,14 @@ impl MemoryStore {
         }
     }
 
-    /// The number of keys, including those that are over and not yet removed. Looks into each shard
-    /// in turn.
+    /// The number of keys, including expired ones that are not yet removed. Locks one shard after
+    /// the other.
     pub fn len(&self) -> usize {
         let shards = &self.0.shards;
         (0..SHARDS).map(|home| shards.lock(home).len()).sum()
     }
 
-    /// Whether it holds no key.
+    /// Whether the store holds no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -218,14 +214,14 @@ impl MemoryStoreBuilder {
     /// Sets the maximum number of keys, one for each policy, subject and rate: by default a
     /// million. Rounded up to a multiple of 64, and to at least 1024.
     ///
-    /// A 64th of them is for keys whose hashes begin alike, so a store can be full for a key a
-    /// little before it holds them all.
+    /// The keys are spread over 64 shards by their hash. A shard can be full a little before the
+    /// store holds the maximum.
     pub fn capacity(mut self, keys: usize) -> Self {
         self.capacity = keys;
         self
     }
 
-    /// Builds the store. Memory is allocated as keys come.
+    /// Builds the store. It allocates memory as keys arrive.
     pub fn build(self) -> MemoryStore {
         let bound = self.capacity.div_ceil(SHARDS).max(LEAST_KEYS_A_SHARD);
         // A clock that needs initialization does it now, not during the first request.

@@ -1,5 +1,5 @@
-//! `Account`: the permits of one subject that this process holds. No permit is handed out twice, or
-//! after it has come back in the store, whatever the planner of its batches does.
+//! `Account`: the permits of one subject that this process holds. It never hands out a permit twice, or
+//! after it has come back in the store, whatever the planner does.
 
 use smallvec::SmallVec;
 
@@ -20,10 +20,10 @@ pub(super) struct Account {
     last_asked: Micros,
 }
 
-/// How an account lets go of what it holds.
+/// What happens to the permits that an account still holds.
 #[derive(Clone, Copy)]
 pub(super) enum Leftover {
-    /// The store forgets what the permits were taken from, so nothing is given back.
+    /// The store forgets the state that they were acquired from, so nothing is given back.
     Forget,
     GiveBack,
 }
@@ -82,7 +82,7 @@ impl Account {
         let mut refunds = self.expire_old(now);
         if !self.is_of(check) {
             // A subject can have several limits at a time. If every switch between them closed the
-            // account, its permits would be lost whenever others have taken permits since.
+            // account, permits would be lost whenever others have acquired some since.
             if self.is_in_use() && !self.is_idle(now) {
                 return Acquired {
                     decision: None,
@@ -131,7 +131,7 @@ impl Account {
         good.map(|batch| batch.left).sum()
     }
 
-    /// Lets go of all permits, held or in flight. Returns what is to be given back.
+    /// Empties the account of all permits, held or in flight. Returns what is to be given back.
     pub(super) fn clear(&mut self, leftover: Leftover) -> Refunds {
         match leftover {
             Leftover::Forget => {
@@ -151,7 +151,7 @@ impl Account {
         now.saturating_sub(self.last_asked).get() >= idle
     }
 
-    /// Gives back permits that are too old, or all of them if nobody asks for them any more.
+    /// Gives back permits that are too old, or all of them if the subject is idle.
     pub(super) fn tidy(&mut self, now: Micros) -> Refunds {
         self.planner.tidy(now);
         let mut refunds = self.expire_old(now);
@@ -163,7 +163,7 @@ impl Account {
 
     /// Gives back everything that is left.
     fn give_back_batches(&mut self) -> Refunds {
-        // The newest first: nothing was taken after it, unless others have taken something.
+        // The newest first: only other processes may have acquired permits after it.
         let batches = std::mem::take(&mut self.batches).into_iter().rev();
         batches
             .filter_map(|batch| self.given_back(&batch))
@@ -174,7 +174,7 @@ impl Account {
         self.planner.wants(refill)
     }
 
-    /// A batch has arrived. Returns what becomes of it.
+    /// A batch has arrived. Returns what to do with it.
     pub(super) fn deposit(
         &mut self,
         refill: &Refill,
@@ -253,11 +253,10 @@ impl PrefetchedPermits {
         now >= self.ends
     }
 
-    /// Drops the permits that have come back in the store by themselves, assuming the earliest
-    /// case: that the store decided the moment it was asked.
+    /// Drops the permits that have come back in the store, assuming the earliest case: that the store
+    /// decided the moment it was asked.
     ///
-    /// Call this before handing out any permits: permits handed out afterwards are then none of
-    /// those that have come back.
+    /// Call this before handing out permits, so that none of them has come back.
     fn lapse(&mut self, algorithm: &Algorithm, now: Micros) {
         let elapsed = now.saturating_sub(self.sent);
         let not_back = algorithm.permits_left_after(&self.decision, elapsed);
@@ -286,9 +285,9 @@ impl PrefetchedPermits {
 
     /// The action that gives back what is left.
     fn give_back(&self) -> Option<Action> {
-        // Not a refund: it would give permits back even if others have taken some since. Those
-        // others were told a later time than would then be true, and would hand out their permits
-        // together with the next taker.
+        // Not a refund, which gives permits back even if others have acquired some since. Those
+        // others would then hold permits that seem to come back later than they do, and hand them
+        // out together with those of the next acquire.
         (self.left > 0).then_some(Action::Cancel {
             permits: self.left,
             receipt: self.decision.receipt,

@@ -1,5 +1,5 @@
-//! Prefetch: the permits of a subject that is asked for often are taken in batches and handed out
-//! from memory. A `Store` around a store that takes round trips.
+//! Prefetch: a `Store` around a store with round trips that takes permits of busy subjects in batches
+//! and hands them out from memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use self::account::Acquired;
 use self::pool::{Pool, ResetGuard, is_reset};
 use super::{Answer, Check, GivenBack, Prefetch, Recovered, Store};
 use crate::algorithm::{Action, Wait};
-use crate::decision::{Decision, Decisions};
+use crate::decision::Decisions;
 use crate::task::InFlightWork;
 use crate::time::{Clock, SinceStart};
 
@@ -21,7 +21,7 @@ mod pool;
 mod refill;
 mod table;
 
-/// Answers from batches where they suffice, and hands everything else on.
+/// Answers from batches where they suffice, and from the inner store otherwise.
 pub(crate) struct Prefetching<S: Store>(Arc<Pool<S>>);
 
 impl<S: Store> Prefetching<S> {
@@ -88,9 +88,9 @@ impl<S: Store> Prefetching<S> {
         }
         match refill {
             Some(refill) if takes_trips => Pool::refill(pool, check, refill),
-            // The store answered at once: it either needs no batches, or is known to deny the
-            // subject. Each batch taken and given back would lose its permits if somebody else
-            // takes some in between.
+            // The store answered at once: either it needs no batches, or the denial was
+            // remembered. A batch that is taken and given back may lose permits if others
+            // acquire some in between.
             Some(refill) => pool.missed(key, &refill),
             None => {}
         }
@@ -184,7 +184,7 @@ fn is_for_batch(check: &Check<'_>) -> bool {
         && check.algorithm.can_be_late()
 }
 
-/// The same check, without a refund of what a policy with prefetch has taken.
+/// The same check, without a refund of permits of a policy with prefetch.
 /// `PrefetchedPermits::give_back` has the reason.
 fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     let action = match check.action {
@@ -198,7 +198,7 @@ fn without_refund<'a>(check: &Check<'a>) -> Check<'a> {
     Check { action, ..*check }
 }
 
-/// Whether the check, a look or a charge, changes nothing of what is held here.
+/// Whether the check is a look or a charge, which does not change the permits held here.
 fn leaves_what_is_held(check: &Check<'_>) -> bool {
     match check.action {
         Action::Acquire(acquire) => acquire.cost == 0,
@@ -213,13 +213,16 @@ fn with_held(answer: Answer, held: u64, check: &Check<'_>) -> Answer {
         return answer;
     }
     let capacity = check.algorithm.capacity();
-    let tell = move |decisions: Decisions| -> Decisions {
-        let tell = |decision: &Decision| decision.with_held(held, capacity);
-        decisions.iter().map(tell).collect()
+    let add_held = move |decisions: Decisions| -> Decisions {
+        let each = decisions.iter();
+        each.map(|decision| decision.with_held(held, capacity))
+            .collect()
     };
     match answer {
-        Answer::Ready(answer) => Answer::Ready(answer.map(tell)),
-        Answer::Pending(answer) => Answer::Pending(Box::pin(async move { answer.await.map(tell) })),
+        Answer::Ready(answer) => Answer::Ready(answer.map(add_held)),
+        Answer::Pending(answer) => {
+            Answer::Pending(Box::pin(async move { answer.await.map(add_held) }))
+        }
     }
 }
 

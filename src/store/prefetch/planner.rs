@@ -3,8 +3,8 @@
 //!
 //! # What is measured
 //!
-//! - [`Demand`]: the permits asked for here within a horizon (a tenth of a second, or half of the
-//!   maximum age if that is less), whoever answered.
+//! - [`Demand`]: the permits that requests asked for here within a horizon (a tenth of a second, or half
+//!   of the maximum age if that is less), whether memory or the store answered.
 //! - [`Latency`]: the longest round trip of a batch lately, halved in each tenth of a second.
 //! - What the fleet has used of the limit when the last batch was decided, less what has come back
 //!   since and what is held here.
@@ -12,9 +12,9 @@
 //!
 //! # What is set
 //!
-//! - When: as soon as no more is held than the low watermark, half of the last batch or what comes
-//!   back during a round trip. So the next batch is there before the last permit of this one is
-//!   handed out or has come back in the store by itself. One batch is in flight at a time.
+//! - When: as soon as the permits held are at the low watermark: half of the last batch, or what comes
+//!   back during a round trip. So the next batch arrives before the last permit of this one is handed
+//!   out or has come back in the store. One batch is in flight at a time.
 //! - How many: the demand of a horizon; up to [`MAX_OVERSIZE`] times as many where permits would
 //!   come back before they are used; and what comes back on the way. At most the share and the cap,
 //!   less what is held. None if that saves fewer than [`MIN_SAVED`] round trips, so none at all if
@@ -83,13 +83,13 @@ pub(super) struct Refill {
     pub(super) permits: u64,
 }
 
-/// What becomes of a batch that has arrived.
+/// What to do with a batch that has arrived.
 pub(super) enum Arrival {
     /// It is handed out.
     Wanted,
     /// It is given back: it is no longer needed, or it is late.
     Unwanted,
-    /// The store forgot what it was taken from, before or after it was taken.
+    /// The store forgot the state that it was acquired from, before or after that.
     Forgotten,
 }
 
@@ -155,8 +155,8 @@ impl RefillPlanner {
     /// Records that this many permits were asked for.
     #[inline]
     pub(super) fn record_demand(&mut self, algorithm: &Algorithm, permits: u64, now: Micros) {
-        // No batch has room for more, so it would answer other questions only. And who asks for
-        // more is not charged if it is denied, and may ask again and again.
+        // No batch could answer this question. And a denied client is not charged, so it could raise
+        // the demand again and again.
         if permits <= self.prefetch.most_permits(algorithm) {
             self.demand.record(permits, now, self.prefetch.horizon());
         }
@@ -200,7 +200,7 @@ impl RefillPlanner {
         // used come back first, so they are subtracted.
         let back = algorithm.permits_in(horizon);
         let lasting = back.saturating_sub(used);
-        // The round trip counts twice, since nobody here knows when during it the store decides.
+        // The round trip counts twice, since the store decides at an unknown instant during it.
         // Until then, the permits held come back; and afterwards a whole one may already have
         // passed.
         let on_the_way = algorithm.permits_in(round_trip.saturating_add(round_trip));
@@ -284,7 +284,7 @@ impl Demand {
     fn record(&mut self, permits: u64, now: Micros, horizon: Micros) {
         let gone = now.saturating_sub(self.since).get();
         if gone >= horizon.get() {
-            // Otherwise there was a period in which nobody asked.
+            // Otherwise there was a period without demand.
             let is_next = gone < 2 * horizon.get();
             self.before = if is_next { self.current } else { 0 };
             self.current = 0;

@@ -83,8 +83,8 @@ impl<S: Store> Pool<S> {
         on.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back permits that are too old or no longer asked for. Returns whether any account is
-    /// still in use.
+    /// Gives back permits that are too old or of idle subjects. Returns whether any account is still in
+    /// use.
     fn tidy(&self) -> bool {
         let now = self.clock.now();
         let (mut refunds, mut is_in_use) = (Vec::new(), false);
@@ -116,7 +116,7 @@ impl<S: Store> Pool<S> {
         drop(self.give_back_all([refunds]));
     }
 
-    /// Gives back permits of several accounts. Nobody needs to wait for the task.
+    /// Gives back permits of several accounts, in a task that need not be awaited.
     fn give_back_all(&self, accounts: impl IntoIterator<Item = Refunds>) -> Option<JoinHandle<()>> {
         // The store is asked now, so that the answers can be awaited after `self` is gone.
         let accounts: Vec<GiveBacks> = accounts
@@ -155,8 +155,8 @@ impl<S: Store> Pool<S> {
         }
     }
 
-    /// Gives permits back before a question that must find them in the store. They go back whatever
-    /// becomes of the question: nobody holds them any more.
+    /// Gives permits back before a question that must find them in the store, even if the question is
+    /// dropped, since the account no longer holds them.
     pub(super) fn ask_after(
         this: &Arc<Self>,
         accounts: Vec<Refunds>,
@@ -287,14 +287,14 @@ fn is_back(joined: Option<Result<bool, JoinError>>) -> bool {
     matches!(joined, Some(Ok(true)))
 }
 
-/// A reset or a credit in flight. Until it arrives, or nobody waits for it any more, no batch of
-/// its subject is taken: this process could not tell which of the two the store decided first.
+/// A reset or a credit in flight. Until it is answered or dropped, no batch of its subject is taken, since
+/// the order in which the store decides both would be unknown.
 pub(super) struct ResetGuard<S: Store> {
     pool: Arc<Pool<S>>,
     key: u128,
 }
 
-/// How the check lets go of what is held, if it is a reset or a credit.
+/// What happens to the permits held, if the check is a reset or a credit.
 #[inline]
 fn leftover(check: &Check<'_>) -> Option<Leftover> {
     match check.action {

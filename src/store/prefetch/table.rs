@@ -16,8 +16,8 @@ const WAYS: usize = 4;
 const PLACE_BITS: u32 = (SHARDS * SETS).ilog2();
 
 pub(super) struct Table {
-    /// If keys could be placed in one set, a client could fill it, and have each question about a
-    /// busy subject there go to the store.
+    /// Secret, since a client that could find keys of one set could fill it, and each question about a
+    /// busy subject there would be sent to the store.
     keyed_hash: KeyedHash,
     shards: Box<[Shard]>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Accounts {
 
 type Set = [Option<Account>; WAYS];
 
-/// What the table has of a key. Its shard is locked meanwhile, so no store is to be asked.
+/// The table's entry of a key. Its shard is locked meanwhile, so do not ask a store.
 pub(super) struct Entry<'a> {
     accounts: MutexGuard<'a, Accounts>,
     set: usize,
@@ -117,7 +117,7 @@ impl Entry<'_> {
         set[way].as_mut()
     }
 
-    /// Until it ends, nothing is taken in advance of this key.
+    /// Until it ends, no batch of this key is taken.
     pub(super) fn begin_reset(&mut self) {
         self.accounts.resets.begin(self.key);
     }

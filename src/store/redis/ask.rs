@@ -8,7 +8,7 @@ use crate::store::check::{OwnedCheck, of_each};
 use crate::store::deny_cache::ticket::CacheTicket;
 use crate::store::{Check, PendingAnswer};
 
-/// Answers these checks, and tells the deny cache. The future owns all it needs, and may be dropped
+/// Answers these checks, and updates the deny cache. The future owns all it needs, and may be dropped
 /// at any time.
 pub(super) fn ask(
     batcher: Batcher,

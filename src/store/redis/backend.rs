@@ -109,7 +109,7 @@ impl Backend {
         }
     }
 
-    /// Tries what decisions do, on keys of its own.
+    /// Runs the self-test on its own keys.
     pub(super) async fn try_out(&self) -> Result<(), StoreError> {
         match &self.servers {
             Servers::One(connection) => {
@@ -124,8 +124,8 @@ impl Backend {
         }
     }
 
-    /// The error with the name of a single server, unless it says nothing about it. A cluster names
-    /// its nodes itself.
+    /// Adds the name of a single server to an error about it. The errors of a cluster already name the
+    /// node.
     pub(super) fn naming(&self, error: StoreError) -> StoreError {
         match &self.servers {
             Servers::One(connection) if !error.is_of_this_process() => connection.naming(error),

@@ -1,4 +1,4 @@
-//! `RedisStoreBuilder`: the settings of a store besides the address of its server.
+//! `RedisStoreBuilder`: the settings of a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct RedisStoreBuilder {
 /// Where connections come from.
 enum Origin {
     Url(String),
-    /// From there, as the store is then called.
+    /// A hook, and the name of the store.
     Hook(Hook, &'static str),
 }
 
@@ -61,56 +61,55 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Sets the prefix of all keys: 1 to 64 printable ASCII characters without spaces and braces,
-    /// by default `throttle`. Applications with different prefixes count separately.
+    /// Sets the prefix of all keys, by default `throttle`: 1 to 64 printable ASCII characters
+    /// without spaces and braces. Applications with different prefixes count separately.
     pub fn prefix(mut self, prefix: &str) -> Self {
         self.prefix = Some(prefix.to_owned());
         self
     }
 
-    /// Sets how many decisions of this process may be in flight at once, to all servers together,
-    /// including those that wait to be asked, and those whose callers have left, until they are
-    /// answered or the limiter's deadline passes: by default 1024, at most 65 536. Any further one
-    /// fails at once, as [`StoreErrorKind::Overloaded`]: no queue grows without bound.
+    /// Sets how many decisions of this process may be in flight, over all servers: by default 1024,
+    /// at most 65 536. Any further decision fails at once with [`StoreErrorKind::Overloaded`], so no
+    /// queue grows without bound.
     ///
-    /// On average, the number of decisions in flight is the number of decisions a second times the
-    /// time that each takes: 1024 are 20 000 a second at 50 ms.
+    /// Decisions that wait for a batch count, too. Those whose callers have left count until they
+    /// are answered or the limiter's deadline passes. On average, the number in flight is the rate of
+    /// decisions times their duration: 1024 are 20 000 a second at 50 ms.
     pub fn max_in_flight(mut self, decisions: usize) -> Self {
         self.max_in_flight = decisions;
         self
     }
 
-    /// Sets how long a request waits for the answers to others before it is asked without them: by
-    /// default 10 ms, at most 60 s. As long as the server keeps up, a decision takes at most this time
-    /// and a round trip. See [how requests are asked together](RedisStore#round-trips).
+    /// Sets how long a request waits for calls in flight before it is sent anyway: by default 10 ms,
+    /// at most 60 s. If the server keeps up, a decision takes at most this time and a round trip. See
+    /// [Round trips](RedisStore#round-trips).
     pub fn wait_for_batches(mut self, time: Duration) -> Self {
         self.waits.for_batches = time.min(RESPONSE_TIMEOUT);
         self
     }
 
-    /// In a cluster, a request about several subjects waits for the slower nodes, for as long again
-    /// as the decided part took and this time more: by default 10 ms, at most 60 s. The store does
-    /// not know the limiter's deadline; the default fits a timeout of 50 ms. See
-    /// [Clusters](RedisStore#clusters).
+    /// Sets how long a decided request about several subjects of a cluster waits for the other
+    /// nodes, in addition to the time that the decision took: by default 10 ms, at most 60 s.
     ///
-    /// A node is waited for if it is farther away than the others by no more than this.
+    /// So the store waits for nodes whose round trip is longer by up to this time. The store does not
+    /// know the limiter's deadline; the default fits a timeout of 50 ms. See
+    /// [Clusters](RedisStore#clusters).
     pub fn wait_for_other_nodes(mut self, time: Duration) -> Self {
         self.waits.for_other_nodes = time.min(RESPONSE_TIMEOUT);
         self
     }
 
-    /// Sets the certificate authority, in PEM, that must have signed the server's certificate,
-    /// instead of those that the system trusts. One file may hold several. Not for connections
-    /// of the application's, which have their own.
+    /// Sets the certificate authorities to trust instead of the system's, in PEM. The text may
+    /// contain several. Not for connections of the application, which have their own settings.
     #[cfg(feature = "redis-tls")]
     pub fn ca_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.authority = Some(pem.into());
         self
     }
 
-    /// Sets the name that the certificates of all servers must be for, in place of the addresses by
-    /// which they are reached. So a cluster can be used whose nodes announce addresses while their
-    /// certificate is for a name, and a master that Sentinel names by its address. Not for a pool.
+    /// Sets the name that the certificates of all servers must be for, instead of their addresses.
+    /// Use it if cluster nodes or Sentinels announce IP addresses while the certificates are for a
+    /// name. Not for a pool.
     ///
     /// ```no_run
     /// use tower_throttle::RedisStore;
@@ -130,22 +129,23 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// **Dangerous**: accepts whatever certificate a server shows, such as a self-signed one, one
-    /// for another name or one that has expired. Anybody between this process and the server can
-    /// then read the password and all keys, and decide in the server's place. Prefer
-    /// [`ca_certificate`](Self::ca_certificate), which a self-signed certificate can be, too, and
-    /// [`tls_server_name`](Self::tls_server_name). Not for a pool.
+    /// **Dangerous**: accepts every certificate, also a self-signed or expired one or one for another
+    /// name.
     ///
-    /// The feature `redis-tls-insecure` has a side effect on other users of the crate `redis` in the
-    /// same program: their URLs may end in `#insecure`. Those of this crate may not.
+    /// An attacker between this process and the server can then read the password and all keys, and
+    /// forge decisions. Prefer [`ca_certificate`](Self::ca_certificate), which also accepts a
+    /// self-signed certificate, and [`tls_server_name`](Self::tls_server_name). Not for a pool.
+    ///
+    /// The feature `redis-tls-insecure` also lets other users of the crate `redis` in the same
+    /// program end their URLs in `#insecure`. URLs of this crate may not.
     #[cfg(feature = "redis-tls-insecure")]
     pub fn danger_accept_invalid_certs(mut self) -> Self {
         self.tls.accepts_any_certificate = true;
         self
     }
 
-    /// Sets the certificate to show to a server that asks for one, with its chain, and its private
-    /// key, both in PEM.
+    /// Sets the client certificate with its chain, and its private key, both in PEM, for servers that
+    /// ask for one.
     #[cfg(feature = "redis-tls")]
     pub fn client_certificate(
         mut self,
@@ -156,16 +156,16 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Logs in with these credentials, which may change at any time, in place of those in the URL:
-    /// on a single server, on all nodes of a cluster, and on the master that Sentinel names. The
-    /// Sentinels themselves are asked with the login at the end of the URL. Not for connections
-    /// of the application's, which have their own.
+    /// Sets credentials that may change at any time, instead of those in the URL. They are for a
+    /// single server, all nodes of a cluster, and the master that Sentinel names. Sentinels
+    /// themselves use the login at the end of the URL. Not for connections of the application, which
+    /// log in by themselves.
     pub fn credentials(mut self, credentials: RedisCredentials) -> Self {
         self.credentials = Some(credentials);
         self
     }
 
-    /// Logs in as a file says, which may be read again.
+    /// Logs in with these logins, which a reload of the configuration may replace.
     #[cfg(feature = "config")]
     pub(crate) fn logins(mut self, logins: &Logins) -> Self {
         self.credentials = Some(logins.servers.clone());
@@ -173,24 +173,22 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Whether connections and all else that the store does live on a thread of its own, with a
-    /// tokio runtime for them. By default they live on the runtime that asks first, and move to such
-    /// a thread once a second runtime asks: see [Runtimes](RedisStore#runtimes).
+    /// Sets whether the store runs on a thread of its own, with a tokio runtime. By default it runs
+    /// on the runtime that uses it first, and moves to a thread once a second runtime uses it: see
+    /// [Runtimes](RedisStore#runtimes).
     ///
-    /// With `true` they live there from the beginning. A decision then takes two changes of threads
-    /// more, but waits for no other work of its runtime.
+    /// With `true` it runs on the thread from the beginning. A decision then takes two more thread
+    /// switches, but never waits for other work on its runtime.
     ///
-    /// With `false` they never move. What other runtimes ask is then asked on the first one, as
-    /// quickly as that one is free, and if it has ended, on the next one that asks.
+    /// With `false` it never moves. Questions of other runtimes then run on the first one and wait
+    /// until it is free. If it has ended, the store continues on the next runtime that uses it.
     pub fn own_thread(mut self, own_thread: bool) -> Self {
         self.own_thread = Some(own_thread);
         self
     }
 
-    /// Takes the time from this clock instead of the server's. For tests only, as the clocks of a
-    /// fleet's processes differ. The clock must be ahead of the server's, as a new
-    /// [`ManualClock`](crate::ManualClock) is, or keys expire the moment they are written. Round trips
-    /// then count as if they took no time, and questions wait for each other accordingly.
+    /// Sets a clock to use instead of the server's. For tests only, since the clocks of a fleet's
+    /// processes differ.
     ///
     /// Do not pause tokio's time in such a test: see [testing](crate::guide::testing).
     #[cfg(any(test, feature = "test-util"))]
@@ -200,24 +198,23 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Connects, and tries everything that decisions will do on a key of its own, so that faults
-    /// are found at start-up: see [`RedisStore::connect`].
+    /// Connects and runs a self-test, like [`RedisStore::connect`].
     ///
     /// # Errors
     ///
-    /// As for [`RedisStore::connect`]; and a prefix, a number or a TLS setting that cannot be used.
+    /// Those of [`RedisStore::connect`], or if the prefix, a number or a TLS setting is invalid.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazy()?;
         store.try_out().await?;
         Ok(store)
     }
 
-    /// Connects with the first decision: the service starts even when the server is down, and its
-    /// policies' failure modes decide until it is up.
+    /// Builds the store without connecting: the first decision connects. The service starts even
+    /// when the server is down, and the failure modes decide until it is up.
     ///
     /// # Errors
     ///
-    /// If the URL or a TLS setting cannot be used, or the prefix or a number is out of range.
+    /// If the URL, the prefix, a number or a TLS setting is invalid.
     pub fn connect_lazy(self) -> Result<RedisStore, StoreError> {
         let wrong = |error| StoreError::with_source(StoreErrorKind::Configuration, error);
         let prefix = self
@@ -240,8 +237,8 @@ impl RedisStoreBuilder {
                 (name, source_at(address, servers, sentinels)?)
             }
             Origin::Hook(..) if !self.tls.is_default() || self.credentials.is_some() => {
-                let own = "a pool has TLS settings and credentials of its own, and so have other \
-                           connections of the application";
+                let own = "TLS settings and credentials do not apply to a pool or to connections of the \
+                application: set them there";
                 return Err(wrong(own.to_owned()));
             }
             Origin::Hook(hook, name) => (name.to_owned(), Source::One(Connector::Hook(hook))),
@@ -259,7 +256,7 @@ impl RedisStoreBuilder {
     }
 }
 
-/// Without the addresses of its servers, as URLs contain passwords, and without keys.
+/// Without addresses and keys, since URLs contain passwords.
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")

@@ -1,10 +1,10 @@
 //! `Home`: the runtime on which everything of a store runs.
 //!
-//! A connection is written and read by the runtime that made it, and whoever shares a batch waits
-//! for the same task. So a runtime that ends, stands still between two calls of `block_on`, or has
-//! its only worker blocked, would hold up the questions of all others. A store that is asked from
-//! one runtime lives there. From the second one on, it lives on a thread of its own for good, with
-//! new connections; the old ones end with the last question over them.
+//! The runtime that made a connection also reads and writes it, and all questions of a batch wait for
+//! one task. So a runtime that ends, stands still between two calls of `block_on`, or has its only
+//! worker blocked, would delay the questions of other runtimes. A store that one runtime uses lives
+//! there. Once a second runtime uses it, it moves to its own thread for good, with new connections; the
+//! old ones end with the last question over them.
 //!
 //! Connections of a user's pool belong to the runtime that made them, which may be another one.
 
@@ -27,15 +27,15 @@ use crate::sharded::{Locked, ShardedArc};
 use crate::task::is_ending;
 use crate::trace;
 
-/// After this time the thread of a store that is gone ends, even if it has not been able to give
-/// back all places that its questions have taken: they lapse.
+/// The thread of a dropped store ends after this time at the latest. Places that it could not give back
+/// by then lapse.
 const LAST_RELEASES: Duration = Duration::from_secs(60);
 
 pub(super) struct Home {
     settings: Settings,
-    /// Whether the store lives on a thread of its own; `None` if it may move there.
+    /// Whether the store lives on its own thread; `None` if it may move there.
     own_thread: Option<bool>,
-    /// Where it lives until it moves. Each thread has the handle in a place of its own.
+    /// Where it lives until it moves; one copy for each thread.
     first: Locked<Option<First>>,
     own: OnceLock<OwnThread>,
     /// Held while it settles or moves.
@@ -56,14 +56,14 @@ struct OwnThread {
     _is_there: oneshot::Sender<Infallible>,
 }
 
-/// Where a question is asked.
+/// Where a question runs.
 struct Place {
     batcher: Batcher,
     /// Another runtime than the current one.
     elsewhere: Option<Handle>,
 }
 
-/// What a store does for a caller.
+/// Work of the store for a caller.
 pub(super) type Work<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 impl Home {
@@ -81,13 +81,13 @@ impl Home {
         &self.settings
     }
 
-    /// That of the thread, if the store lives on one of its own.
+    /// The runtime of the store's own thread, if it has one.
     pub(super) fn own_runtime(&self) -> Option<&Handle> {
         Some(&self.own.get()?.runtime)
     }
 
-    /// Has this work done at home, for a caller on this runtime. If that is the same, as it mostly
-    /// is, the work itself is returned.
+    /// Runs this work at home, for a caller on this runtime. If the runtimes are the same, as is
+    /// usual, returns the work itself.
     pub(super) fn run<T: Send + 'static>(
         &self,
         here: Option<Handle>,
@@ -146,12 +146,12 @@ impl Home {
                 elsewhere: Some(first.runtime),
             }),
             (None, None, Some(false)) => Err(of_runtimes("there is no tokio runtime")),
-            (_, _, Some(true)) => self.move_out("its settings say so"),
+            (_, _, Some(true)) => self.move_out("own_thread is set"),
             (Some(first), _, None) if is_ending(&first.runtime) => {
-                self.move_out("its runtime has ended, and another one asks")
+                self.move_out("its runtime has ended, and another one uses it")
             }
-            (_, Some(_), None) => self.move_out("a second runtime asks"),
-            (_, None, None) => self.move_out("it is asked outside of any runtime"),
+            (_, Some(_), None) => self.move_out("a second runtime uses it"),
+            (_, None, None) => self.move_out("it is used outside of any runtime"),
         }
     }
 
@@ -172,7 +172,7 @@ impl Home {
         trace::info!(
             store = &*self.settings.name,
             reason = reason,
-            "rate limiting: the store lives on a thread of its own from now on"
+            "rate limiting: the store moves to its own thread"
         );
         let place = self.own.get_or_init(|| own).place();
         self.first.set_all(|_| None);
@@ -192,8 +192,8 @@ impl First {
 }
 
 impl OwnThread {
-    /// Starts the thread. It ends once the store is gone and all that it does for others is done.
-    /// Nobody waits for that: whoever drops the store may be on any thread, even on this one.
+    /// Starts the thread. It ends after the store is dropped and its background work is done. The
+    /// drop does not wait for that, since it may happen on this same thread.
     fn start(settings: &Settings) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -236,11 +236,10 @@ impl Drop for Ending {
     }
 }
 
-/// Has the work done on that runtime, from the first poll on. It ends with its caller, as it would
-/// here.
+/// Spawns the work on that runtime when first polled. Dropping the future aborts it.
 async fn done_on<T: Send + 'static>(runtime: Handle, work: Work<T>) -> Result<T, StoreError> {
     if Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) {
-        // Without another turn, so that what is given back is there before what is asked next.
+        // Polled at once, so that permits are given back before the next question.
         return work.await;
     }
     let mut task = Aborting(runtime.spawn(work));

@@ -1,4 +1,4 @@
-//! The fleet's store: every verdict is one script call on a Redis or Valkey server.
+//! `RedisStore`: every decision is one script call on a Redis or Valkey server.
 
 use std::error::Error;
 use std::fmt;
@@ -48,7 +48,7 @@ pub(crate) use keys::DEFAULT_PREFIX;
 #[cfg(fuzzing)]
 pub use reply::fuzzing::redis_reply;
 
-/// Counts in Redis or Valkey, for all processes that use the same server and prefix.
+/// Counts permits in Redis or Valkey, for all processes that use the same server and prefix.
 ///
 /// ```no_run
 /// use tower_throttle::{Limit, Limiter, MINUTE, Policy, RedisStore};
@@ -62,36 +62,39 @@ pub use reply::fuzzing::redis_reply;
 /// ```
 ///
 /// One script call decides a request: it reads, decides and writes in one atomic step, on the
-/// server's clock, whatever the number of policies. Needs Redis 6.2 or newer, and a tokio runtime
-/// with time and I/O enabled. Clones share the connection.
+/// server's clock, for any number of policies. It needs Redis 6.2 or newer, or Valkey, and a tokio
+/// runtime with time and I/O enabled. Clones share the connection.
 ///
-/// A subject that is known to be denied is answered from memory, without a command to the server,
-/// for at most a second: see [`DenyCache`](crate::store::DenyCache) for what that means, and
-/// [`without_deny_cache`](Self::without_deny_cache) to ask every question.
+/// A subject that is known to be denied is denied from memory for at most a second, without a command
+/// to the server. See [`DenyCache`](crate::store::DenyCache), and
+/// [`without_deny_cache`](Self::without_deny_cache) to switch it off.
 ///
 /// # Round trips
 ///
-/// A request waits for others only as long as that is cheaper than asking by itself. To a server that
-/// is far, from 0.3 ms on, each is sent at once; those for which the server has no time before the
-/// answers to others are back wait for these, and are then asked together, as one script. So are all
-/// while the server is busy, as its late answers tell, and on a server nearby, where its time is what
-/// is scarce: a few are asked alone, and others wait for an answer. Nobody waits longer than 10 ms,
-/// or [another time](RedisStoreBuilder::wait_for_batches).
+/// Requests that arrive while script calls are in flight may be batched into the next call. When a
+/// request waits for that depends on the server:
 ///
-/// Requests are asked together with others of the same script:
+/// - If a round trip takes 0.3 ms or more, each request is sent at once, until the calls in flight keep
+///   the server busy. Further requests wait for an answer, and then share a call.
+/// - If the server is nearer, or busy, so that its answers are late, a few calls are in flight, and
+///   other requests wait for an answer.
 ///
-/// - `gcra`, `token_bucket`, and `leaky_bucket` without delay have one script for all, which costs the
-///   server least, if nothing is given back later: for one rate or several, one policy, several or a
-///   [group](crate::Policy::group). Not a limit of several rates in shadow beside other policies, nor
-///   a group beside policies outside of it.
-/// - All others have one for each set of algorithms.
+/// No request waits longer than 10 ms, or
+/// [the time that you set](RedisStoreBuilder::wait_for_batches).
 ///
-/// Requests that ask the same of the same keys take a few steps of the script, however many they are:
-/// a hot key costs the server little, whatever its load. Those that are asked alone, or far away
-/// beside others in flight, may overtake each other.
+/// Requests can share a call if they use the same script:
 ///
-/// In a cluster, only requests about the same subject share scripts, and one of these is in flight at
-/// a time.
+/// - One script, which costs the server least, serves `gcra`, `token_bucket`, and `leaky_bucket`
+///   without delay, for one rate or several, and for one policy, several or a
+///   [group](crate::Policy::group). It does not serve requests that may give permits back later, a
+///   limit of several rates in shadow beside other policies, or a group beside policies outside of it.
+/// - All others have a script for each set of algorithms.
+///
+/// Equal requests about the same keys take a few steps of the script, however many they are, so a hot
+/// key costs the server little. Requests in different calls may overtake each other.
+///
+/// In a cluster, only requests about the same subject share a call, and one such call is in flight at a
+/// time.
 ///
 /// # Servers
 ///
@@ -102,97 +105,97 @@ pub use reply::fuzzing::redis_reply;
 /// | `redis-sentinel://[user:password@]host[:port],.../master[/database]` | the master that Sentinel names; `rediss-sentinel://` over TLS |
 /// | `redis-cluster://[user:password@]host[:port],...` | a cluster, by any of its nodes, or an endpoint in front of one; `rediss-cluster://` over TLS |
 ///
-/// `valkey` may replace `redis`, as in `valkeys://` over TLS. Characters of a user or password that
-/// have a meaning in a URL are written with percent signs, such as `%40` for `@`. A user without a
-/// password, `user@`, is logged in with an empty one, as a user with `nopass` may be. Sentinels are
-/// asked one after the other, without a login unless the URL ends in
-/// `?sentinel_user=u&sentinel_password=p`, and again for every connection. A demoted master is left
-/// at its first refusal, and the question that it refused is asked once more. A Sentinel that names
-/// a server that is gone or a replica, as one does that is cut off from the others, is skipped.
+/// `valkey` may replace `redis`, as in `valkeys://` over TLS. Percent-encode characters of a user or a
+/// password that have a meaning in a URL, such as `%40` for `@`. A user without a password, `user@`,
+/// logs in with an empty one, as a user with `nopass` may. Give a user and a password that change, such
+/// as the tokens of managed services, as [`RedisCredentials`] instead of in the URL.
 ///
-/// All Sentinels are also asked about twice a second, so that the store moves within a second of
-/// their naming another master, even if the former one still answers. The server that more of them
-/// name than name the one in use is the new one. `docs/operations.md` says what a failover forgets,
-/// and why to set `min-replicas-to-write 1`.
+/// **Sentinel.** Every connection attempt asks the Sentinels for the master, one after the other. They
+/// get no login unless the URL ends in `?sentinel_user=u&sentinel_password=p`. The attempt skips a
+/// Sentinel that names a replica or an unreachable server. If a demoted master refuses a question, the
+/// store reconnects and asks it once more. The store also asks all Sentinels about twice a second, and
+/// moves to another master once more Sentinels name it than name the one in use, even if the former
+/// one still answers. `docs/operations.md` describes what a failover forgets, and why to set
+/// `min-replicas-to-write 1`.
 ///
-/// A proxy may stand in front of a server, even one that refuses commands without a key, as twemproxy
-/// does: apart from the login and the choice of a database, every command names a key of the prefix.
-/// All keys must be on one server.
+/// **Proxies.** A proxy may stand in front of a server, even one that refuses commands without a key,
+/// such as twemproxy: except for the login and the choice of a database, every command names a key
+/// with the prefix. All keys must be on one server.
 ///
-/// A user and a password that change, such as the tokens of managed services, are given as
-/// [`RedisCredentials`] instead of in the URL.
-///
-/// TLS needs the feature `redis-tls`. A server's certificate must be signed by an authority that the
-/// system trusts, or by that of [`ca_certificate`](RedisStoreBuilder), and be for the address by
-/// which the server is reached, or for the [`tls_server_name`](RedisStoreBuilder). TLS uses the
-/// process's cryptography, `rustls::crypto::CryptoProvider`; if the application has installed none,
-/// the first connection installs ring's.
+/// **TLS** needs the feature `redis-tls`. The server's certificate must be signed by an authority that
+/// the system trusts, or by your [`ca_certificate`](RedisStoreBuilder). It must be for the address
+/// of the server, or for your [`tls_server_name`](RedisStoreBuilder). TLS uses the process's
+/// `rustls::crypto::CryptoProvider`; if the application has installed none, the first connection
+/// installs ring's.
 ///
 /// # Runtimes
 ///
-/// The store lives on the tokio runtime that asks first: its connections are driven there. Once a
-/// second runtime asks, it moves to a thread of its own for good, and whatever becomes of a runtime
-/// concerns its own callers only. So it may be a `static`, or be shared by the workers of a server that
-/// each have a runtime. [`own_thread`](RedisStoreBuilder::own_thread) has it live there from the
-/// beginning, or never. The thread ends when the store is dropped.
+/// The store's connections run on the tokio runtime that uses the store first. When a second runtime
+/// uses it, the store moves to a thread of its own for good. From then on, a runtime that ends or
+/// blocks affects only its own callers. So the store may be a `static`, or be shared by server workers
+/// with a runtime each. [`own_thread`](RedisStoreBuilder::own_thread) makes the store use a thread
+/// from the beginning, or never. The thread ends when the store is dropped.
 ///
-/// A connection that a pool of yours has made before belongs to the runtime that made it, and stands
-/// still with that.
+/// A connection that your pool has made belongs to the runtime that made it, and works only while that
+/// runtime runs.
 ///
 /// # Clusters
 ///
-/// All checks of one subject are in one slot, and are one script. A request whose policies have
-/// different subjects, such as one by address and one for everybody, takes a script for each, in
-/// the order of the policies; subjects all of whose policies are in shadow come last, all at once.
-/// If a later script denies, what the earlier ones took is given back; for that moment, a round
-/// trip or two, others cannot use it. All other subjects are asked, without taking anything, what they say
-/// to the same request, so that the longest wait is told and each [`Penalty`](crate::Penalty)
-/// counts what its own policy denies.
+/// All keys of one subject are in one slot, so one script decides its checks. If the policies of a
+/// request have different subjects, such as an address and a user, there is one script for each
+/// subject, in the order of the policies. Subjects with only shadow policies come last, concurrently.
 ///
-/// A denial waits for those others, and an enforced decision for what is in shadow: for as long
-/// again as it took itself and 10 ms more, or
-/// [another time](RedisStoreBuilder::wait_for_other_nodes). Then it stands. A subject without an
-/// answer by then is [`NotAsked`](crate::Outcome::NotAsked) beside a denial, and otherwise
-/// [`FailedOpen`](crate::Outcome::FailedOpen); its penalties, and what it takes in shadow, may have
-/// counted nevertheless. A request whose policies are all in shadow waits for all of them.
+/// If a script denies, the permits that earlier scripts took are given back. For a round trip or two,
+/// other requests cannot use them. All other subjects are then asked without taking anything, so that
+/// the longest wait is reported and each [`Penalty`](crate::Penalty) counts the denials of its policy.
 ///
-/// A [place](crate::Limit::concurrency) may have been taken though the answer was lost. Its policy
-/// then reports that it failed open, even beside a denial, and the limiter keeps giving the place
+/// A denial waits for these other subjects, and an enforced decision for the shadow policies: for the
+/// time that the decision took and 10 ms more, or
+/// [the time that you set](RedisStoreBuilder::wait_for_other_nodes). A subject without an answer by
+/// then is [`NotAsked`](crate::Outcome::NotAsked) if the request is denied, and otherwise
+/// [`FailedOpen`](crate::Outcome::FailedOpen); its penalties and shadow policies may have counted
+/// nevertheless. A request with only shadow policies waits for all of them.
+///
+/// If a node gives no answer, what the request took elsewhere is given back, unless the policies of
+/// that node [let requests pass](crate::FailureMode::Allow); then the other policies are enforced. A
+/// [concurrency](crate::Limit::concurrency) place may have been taken although the answer was lost. Its
+/// policy then reports `FailedOpen`, even beside a denial, and the limiter retries giving the place
 /// back until the store has done so.
 ///
-/// What was taken is also given back if a node gives no answer, unless its policies then
-/// [let requests pass](crate::FailureMode::Allow): the others are enforced nevertheless. While a
-/// slot moves, requests about it go on, unless they have several policies: scripts cannot use keys
-/// some of which have moved, so such requests wait until all have, as far as their deadline allows.
+/// While a slot moves to another node, requests with one policy continue. Requests with several
+/// policies wait within their deadline until all keys have moved, because a script cannot use keys on
+/// two nodes.
 ///
-/// Nodes are found by the addresses or host names that the cluster gives them. A node without the
-/// host name that it should have is found by its address, once the slots that move there have
-/// moved.
+/// Nodes are found by the addresses or host names that the cluster announces. A node without the host
+/// name that it should have is found by its address, once the slots that move to it have moved.
 ///
-/// A managed service may offer a single endpoint in front of a cluster, which has the rules of one
-/// but refuses `CLUSTER SLOTS`. Use `redis-cluster://` there, too: the endpoint is asked about all
-/// slots, by scripts that have the keys of one. A node of a cluster whose user only lacks the right
-/// to `CLUSTER SLOTS` is told from it by its redirections, and refused by [`connect`](Self::connect).
+/// Some managed services offer a single endpoint in front of a cluster, which refuses `CLUSTER SLOTS`.
+/// Use `redis-cluster://` for it, too: the store then sends the scripts for all slots to the endpoint.
+/// [`connect`](Self::connect) refuses a plain cluster node whose user has no permission for
+/// `CLUSTER SLOTS`; it recognises such a node by its redirections.
 ///
 /// # Keys
 ///
-/// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`, where the layout is the algorithm
-/// and the version of its state: `throttle:gcra2:{9d15372b1830735a0a2d05214669e327}:client`. A
-/// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty2`, and so
-/// has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
-/// `gcra2+3600s`. The policies of a [group](crate::Policy::group) whose limits are
-/// [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket) or
-/// [`leaky_bucket`](crate::Limit::leaky_bucket) share one key,
-/// `{prefix}:group2:{<hash of the subject>}:{group}`; all others have keys of their own there, too.
-/// All keys expire by themselves. Use a dedicated server with `maxmemory-policy noeviction`: an
-/// evicted key is a forgotten debt.
+/// Keys are `{prefix}:{layout}:{<hash of the subject>}:{policy}`. The layout is the algorithm and the
+/// version of its state: `throttle:gcra2:{9d15372b1830735a0a2d05214669e327}:client`. There are more
+/// keys for
 ///
-/// Versions of this crate with other layouts count apart. While both are in use, as during a
-/// roll-out, together they admit up to twice the limit.
+/// - a [`Penalty`](crate::Penalty), with the layout `penalty2`;
+/// - each [further rate](crate::Limit::and), with its period in the layout: `gcra2+3600s`;
+/// - a [group](crate::Policy::group), `{prefix}:group2:{<hash of the subject>}:{group}`, which holds the
+///   states of its policies with [`gcra`](crate::Limit::gcra),
+///   [`token_bucket`](crate::Limit::token_bucket) or [`leaky_bucket`](crate::Limit::leaky_bucket).
+///   Policies with other algorithms keep their own keys.
 ///
-/// # Rights
+/// All keys expire. Use a dedicated server with `maxmemory-policy noeviction`: evicting a key resets
+/// its usage.
 ///
-/// With access control lists, its user needs
+/// Versions of this crate with different layouts count separately. While both run, as during a
+/// roll-out, they admit up to twice the limit together.
+///
+/// # Permissions
+///
+/// With access control lists, the store's user needs
 ///
 /// ```text
 /// ~{prefix}:* +eval +evalsha +time +get +mget +exists +set +setrange +incrby +del +llen +lindex
@@ -201,8 +204,8 @@ pub use reply::fuzzing::redis_reply;
 /// ```
 ///
 /// and `+select` if the URL names a database other than 0. In a cluster it also needs
-/// `+cluster|slots +asking`, on every node, but not on an endpoint that does not tell its nodes. A
-/// Sentinel that has users needs one with `+sentinel|get-master-addr-by-name`.
+/// `+cluster|slots +asking` on every node, but not on an endpoint that hides its nodes. On Sentinels
+/// with access control lists, the user needs `+sentinel|get-master-addr-by-name`.
 #[derive(Clone)]
 pub struct RedisStore {
     home: Arc<Home>,
@@ -210,27 +213,28 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the server or servers of this URL, [see above](Self#servers), and tries what
-    /// decisions will do, on a key of its own that it removes.
+    /// Connects to the servers of this [URL](Self#servers), and runs a self-test on a key of its
+    /// own, which it removes.
+    ///
+    /// To start without waiting for the server, use [`RedisStoreBuilder::connect_lazy`].
     ///
     /// # Errors
     ///
-    /// If the URL cannot be read, if no server can be reached, and if decisions would fail: a wrong
-    /// password, a missing right, a replica, a node of a cluster that is not addressed as one, a
-    /// command that the server lacks, and so on. A node of a cluster that gives no answer is no
-    /// error as long as others do. The error says what to do. Use
-    /// [`RedisStoreBuilder::connect_lazy`] to start without waiting for the server.
+    /// If the URL is invalid, if no server can be reached, or if decisions would fail: for example
+    /// because of a wrong password, a missing permission, a replica, a cluster node without
+    /// `redis-cluster://`, or a command that the server lacks. The error names the remedy. In a
+    /// cluster, an unreachable node is no error while others answer.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(url).connect().await
     }
 
-    /// Builds a store with other settings than the defaults of [`connect`](Self::connect).
+    /// Builds a store with other settings than [`connect`](Self::connect).
     pub fn builder(url: &str) -> RedisStoreBuilder {
         RedisStoreBuilder::at(url)
     }
 
-    /// Builds a store over connections of the crate `redis` 1 that you make, such as those of any
-    /// pool (of deadpool-redis see `from_pool`, with the feature `deadpool`):
+    /// Builds a store over connections that you make with the crate `redis` 1, for example with a
+    /// pool. For deadpool-redis see `from_pool` (feature `deadpool`).
     ///
     /// ```no_run
     /// use redis::Client;
@@ -248,17 +252,17 @@ impl RedisStore {
     /// # }
     /// ```
     ///
-    /// All requests share one connection. `make` is called for it, and again when it breaks or its
-    /// server refuses to write; while a call takes longer than half a second, another one begins
-    /// beside it, and after 2 seconds it is given up. It must not block its thread. The error, of
-    /// whatever type, is the reason that is logged and reported.
+    /// All requests share one connection. The store calls `make` to get it, and again when it breaks
+    /// or its server becomes read-only. If a call takes longer than 0.5 s, a second one starts
+    /// beside it; each is dropped after 2 s. `make` must not block its thread. Its error is logged
+    /// and reported as the cause.
     ///
-    /// Each new connection is asked for its role, by `HELLO`, and refused if it is to a replica, as
-    /// one may be that a pool has kept since before a failover. A proxy in front that answers this by
-    /// hanging up is then asked for another connection, without the question.
+    /// The store sends `HELLO` over each new connection and refuses a replica, which a pool may have
+    /// kept since before a failover. If a proxy hangs up on `HELLO`, `make` is called again, and that
+    /// connection is used without it.
     ///
-    /// A connection to a cluster is another type: it sends a question again whose answer was lost,
-    /// which may then count twice. List the nodes in a URL instead.
+    /// Connections of the type for clusters are not supported: that type repeats a command whose
+    /// answer was lost, which may count twice. List the nodes in a URL instead.
     pub fn builder_with<F, E>(make: impl Fn() -> F + Send + Sync + 'static) -> RedisStoreBuilder
     where
         F: Future<Output = Result<MultiplexedConnection, E>> + Send + 'static,
@@ -267,8 +271,8 @@ impl RedisStore {
         RedisStoreBuilder::over(Hook::new(make), BY_HOOK)
     }
 
-    /// Asks the server every time, even about a subject that is known to be denied. Applies to this
-    /// handle and to clones made of it afterwards.
+    /// Switches the deny cache off: the server decides every request. Applies to this handle and to
+    /// clones made of it afterwards.
     #[must_use]
     pub fn without_deny_cache(self) -> Self {
         Self {
@@ -277,9 +281,9 @@ impl RedisStore {
         }
     }
 
-    /// Sets how long a denial is remembered: by default a second. A reset, a credit or a raised
-    /// limit in another process can go unnoticed for that long. Applies to this handle and to
-    /// clones made of it afterwards.
+    /// Sets how long a denial is remembered: by default 1 s. For that long, a denial may outlive a
+    /// reset, a credit or a raised limit in another process. Applies to this handle and to clones
+    /// made of it afterwards.
     #[must_use]
     pub fn deny_cache_max_age(self, age: Duration) -> Self {
         let denials = self.denials.as_ref().map_or_else(
@@ -292,8 +296,8 @@ impl RedisStore {
         }
     }
 
-    /// How many questions were answered from memory: without a command to the server, or in place
-    /// of an answer that did not come.
+    /// The number of questions that the deny cache answered, including those that the server did
+    /// not answer.
     pub fn deny_cache_hits(&self) -> u64 {
         self.denials.as_ref().map_or(0, |denials| denials.hits())
     }
@@ -319,7 +323,7 @@ impl RedisStore {
             let answer = |batcher: Batcher| ask::ask(batcher, checks, ticket);
             return self.home.run(here, answer);
         }
-        // Outside of any runtime. Whoever polls the answer may be on one.
+        // Outside of any runtime. The future may be polled on one.
         let (home, checks) = (Arc::clone(&self.home), of_each(checks, OwnedCheck::of));
         Box::pin(async move {
             let here = Handle::try_current().ok();
@@ -350,7 +354,7 @@ impl Store for RedisStore {
                     Ok(())
                 })
             };
-            // If it cannot tell, a question will.
+            // On an error, the next question finds out.
             let _ = home.run(Handle::try_current().ok(), recovered).await;
         }))
     }

@@ -7,32 +7,32 @@ const BY_POOL: &str = "Redis by a pool of connections";
 
 #[cfg_attr(docsrs, doc(cfg(feature = "deadpool")))]
 impl RedisStore {
-    /// Takes its connections from a pool of yours, however it is configured. The connection in use
-    /// is removed from the pool for good, so that the pool keeps its size for others. A pool of
-    /// another version of deadpool-redis is another type; the right version is
-    /// [`tower_throttle::deadpool_redis`](crate::deadpool_redis).
+    /// Builds a store over a pool of deadpool-redis.
     ///
-    /// Connects with the first decision. For another prefix, or to detect faults at start-up, use
-    /// [`builder_over_pool`](Self::builder_over_pool).
+    /// The first decision connects. To set a prefix, or to run the self-test at start-up, use
+    /// [`builder_over_pool`](Self::builder_over_pool). The store detaches its connection from the
+    /// pool, so the pool keeps its size for others. The pool must be of the version that is
+    /// re-exported as [`tower_throttle::deadpool_redis`](crate::deadpool_redis).
     ///
-    /// Its server is not asked for its role. Pools to a cluster are not supported: see
-    /// [`builder_with`](Self::builder_with).
+    /// The store does not check whether the server is a replica. Pools for clusters are not
+    /// supported: see [`builder_with`](Self::builder_with).
     pub fn from_pool(pool: deadpool_redis::Pool) -> Self {
         Self::with_defaults(Self::builder_over_pool(pool))
     }
 
-    /// The same from a pool that asks Sentinel. A pooled connection to a demoted master is dropped.
+    /// Builds a store over a pool of deadpool-redis that asks Sentinel. Pooled connections to a
+    /// demoted master are dropped.
     ///
-    /// The pool does not tell where the Sentinels are. So a master that was replaced is left when it
-    /// is demoted, up to 10 seconds after a planned failover; a `redis-sentinel://` URL moves within a
-    /// second.
+    /// The store does not know the Sentinels of the pool, so it leaves a former master only when that
+    /// is demoted, up to 10 s after a planned failover. With a `redis-sentinel://` URL it moves
+    /// within a second.
     #[cfg(feature = "deadpool-sentinel")]
     #[cfg_attr(docsrs, doc(cfg(feature = "deadpool-sentinel")))]
     pub fn from_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> Self {
         Self::with_defaults(Self::builder_over_sentinel_pool(pool))
     }
 
-    /// Builds a store with other settings than the defaults of [`from_pool`](Self::from_pool).
+    /// Builds a store with other settings than [`from_pool`](Self::from_pool).
     ///
     /// ```no_run
     /// use tower_throttle::RedisStore;
@@ -49,8 +49,7 @@ impl RedisStore {
         RedisStoreBuilder::over(Hook::from_pool(pool), BY_POOL)
     }
 
-    /// Builds a store with other settings than the defaults of
-    /// [`from_sentinel_pool`](Self::from_sentinel_pool).
+    /// Builds a store with other settings than [`from_sentinel_pool`](Self::from_sentinel_pool).
     #[cfg(feature = "deadpool-sentinel")]
     #[cfg_attr(docsrs, doc(cfg(feature = "deadpool-sentinel")))]
     pub fn builder_over_sentinel_pool(pool: deadpool_redis::sentinel::Pool) -> RedisStoreBuilder {

@@ -41,8 +41,8 @@ impl SelfTest {
         Err(StoreError::with_source(
             StoreErrorKind::Configuration,
             format!(
-                "the server's user may not call {}: grant it {} and the other rights that the \
-                 documentation of RedisStore lists",
+                "the server's user may not call {}: grant it {} and the other permissions that \
+                the documentation of RedisStore lists",
                 OneLine(denied.join(", ")),
                 OneLine(rights.join(" "))
             ),

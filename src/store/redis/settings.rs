@@ -1,5 +1,5 @@
-//! `Settings`: all that a store knows before it has a runtime. With each runtime that it lives on,
-//! its connections and queues are made anew from these.
+//! `Settings`: the configuration of a store. Its connections and queues are made from these, anew on
+//! each runtime that it lives on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::time::Clock;
 
 pub(super) struct Settings {
     pub(super) source: Source,
-    /// The server or servers, as the URL names them.
+    /// The servers, as named in the URL.
     pub(super) name: Arc<str>,
     pub(super) prefix: Prefix,
     pub(super) clock: Option<Arc<dyn Clock>>,
     pub(super) max_in_flight: usize,
     pub(super) waits: Waits,
-    /// What is given back without anybody waiting for it.
+    /// Permits that are being given back in the background.
     pub(super) in_flight_work: InFlightWork,
 }
 
@@ -61,9 +61,8 @@ impl Settings {
 /// defaults fit the default deadline.
 #[derive(Clone, Copy)]
 pub(super) struct Waits {
-    /// For a call in flight; after that, it is no longer waited for. Its caller may be busy with something
-    /// else, or the server may be slow or far away; and most deadlines leave time for another call
-    /// after this wait.
+    /// For a call in flight. After that, others are sent without its reply: its caller may be busy, or
+    /// the server slow or far away, and most deadlines leave time for another call after this wait.
     pub(super) for_batches: Duration,
     /// For other nodes of a cluster, in addition to the time that the decided part took.
     pub(super) for_other_nodes: Duration,

@@ -1,4 +1,4 @@
-//! `Grant`: the permits for one request, from the question for them until they are used.
+//! `Grant`: the permits for one request, from acquiring them to using them.
 
 use std::future::Future;
 use std::mem;
@@ -16,20 +16,20 @@ use crate::limiter::{Denied, Limiter, Permit, WaitingPolicy};
 use crate::random::random;
 use crate::time::{MINUTE, SECOND};
 
-/// How long a refusal is believed. It reserves nothing and may be lifted at any time: by a reset of
-/// the key in any process, or by a change of the policy. Asking does not prolong a ban, and one
-/// question a minute from each caller is little for the store.
+/// The longest pause after a denial. A denial reserves nothing and may end at any time: by a reset
+/// of the key in any process, or by a change of the policy. Repeated calls do not extend a ban, and
+/// one call a minute from each caller is little load for the store.
 const ASKED_AGAIN_AFTER: Duration = MINUTE;
 
-/// Where the grants of all services of a layer come from.
+/// The shared source of permits for all services of a layer.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     limiter: Limiter,
     policy: WaitingPolicy,
     pub(super) key: Key,
-    /// The policy's own by default.
+    /// The policy's own cost by default.
     pub(super) cost: Option<u64>,
-    /// How far ahead of time permits are taken; without a bound by default.
+    /// How far ahead of time permits are reserved; unbounded by default.
     pub(super) max_wait: Option<Duration>,
 }
 
@@ -44,13 +44,13 @@ impl Source {
         })
     }
 
-    /// The permits for one request, as soon as they are there. Takes one round trip unless it is
-    /// refused: because the wait would exceed `max_wait` or take years, by a ban, because the store
-    /// fails, or by a limit that nobody can wait for and that has replaced one that could be.
+    /// The permits for one request, as soon as they are available. Takes one round trip unless it
+    /// is denied: because the wait would exceed `max_wait` or take years, by a ban, because the
+    /// store fails, or because a replaced policy no longer supports waiting.
     async fn grant(self: Arc<Self>) -> Permit {
-        // A newcomer reaches less far ahead than those who were refused before. Otherwise one that
-        // arrives at the right moment, such as a caller that was just served, would overtake them
-        // each time.
+        // A new caller reserves less far ahead than callers that were denied before. Otherwise a
+        // caller that arrives at the right moment, such as one that was just served, would overtake
+        // them each time.
         let mut reach = self.max_wait.map_or(Duration::MAX, |longest| longest / 2);
         loop {
             let (policy, key) = (&self.policy, &self.key);
@@ -64,26 +64,26 @@ impl Source {
         }
     }
 
-    /// How long until a refused caller may be let in.
+    /// The time until a denied caller may try again.
     fn refused(&self, denied: &Denied) -> Duration {
         let wait = denied.decision().map_or(Duration::ZERO, Decision::delay);
         match self.max_wait {
             Some(longest) if !wait.is_zero() => wait.saturating_sub(longest),
-            // A store of the user's own may deny and tell no wait. It must not be asked in a loop
-            // without a pause.
+            // A user's own store may deny without a wait. Pause, so that it is not called in a busy
+            // loop.
             _ => match denied.retry_after() {
-                Some(told) if !told.is_zero() => told,
+                Some(wait) if !wait.is_zero() => wait,
                 _ => SECOND,
             },
         }
     }
 
-    /// How much later to ask again, so that waiting callers do not all ask at the same instant.
-    /// Chance decides who is next: in order of arrival it would always be one that is about to give
-    /// up and leave its place behind.
+    /// A random extra pause, so that waiting callers do not all retry at the same time. It makes
+    /// the order random: in order of arrival, the next place would always go to a caller that is
+    /// about to give up.
     ///
-    /// Up to half of `max_wait`, which is how early a place can be taken. So no permit goes unused,
-    /// and no newcomer reaches it first.
+    /// At most half of `max_wait`, which is how early a permit can be reserved. So no permit goes
+    /// unused, and no new caller reserves it first.
     fn jittered(&self) -> Duration {
         let Some(longest) = self.max_wait else {
             return Duration::ZERO;
@@ -93,23 +93,23 @@ impl Source {
     }
 }
 
-/// The permits for one request. Dropped before they are used, they are given back.
+/// The permits for one request. If dropped before use, they are refunded.
 pub(super) enum Grant {
-    /// Not asked for yet.
+    /// Not requested yet.
     None,
-    /// Asked for, or waited for.
+    /// Requested, or waited for.
     Coming(Coming),
-    /// There.
+    /// Available.
     Here(Box<Permit>),
 }
 
 impl Grant {
-    /// Asks for the permits. Ready when they are there.
+    /// Polls for the permits. Ready when they are available.
     pub(super) fn poll_here(&mut self, source: &Arc<Source>, cx: &mut Context<'_>) -> Poll<()> {
         if let Self::Here(_) = self {
             return Poll::Ready(());
         }
-        // Out of reach of the next poll if it panics: then it is asked for anew.
+        // Removed during the poll: if it panics, the next poll starts anew.
         let mut coming = match mem::replace(self, Self::None) {
             Self::Coming(coming) if !coming.is_left_behind() => coming,
             _ => Coming::from(source),
@@ -126,7 +126,7 @@ impl Grant {
         }
     }
 
-    /// Uses the permits. Returns `false` if they are not there.
+    /// Uses the permits. Returns `false` if there are none.
     pub(super) fn consume(&mut self) -> bool {
         match mem::replace(self, Self::None) {
             Self::Here(mut permit) => {
@@ -138,11 +138,11 @@ impl Grant {
     }
 }
 
-/// Permits that are asked for or waited for.
+/// Permits that are requested or waited for.
 pub(super) struct Coming {
-    /// The mutex is never locked: it makes the service `Sync`, which this future is not.
+    /// The mutex is never locked: it only makes the service `Sync`, which this future is not.
     permit: Mutex<Pin<Box<dyn Future<Output = Permit> + Send>>>,
-    /// The runtime on whose timers they are awaited.
+    /// The runtime whose timers they wait for.
     runtime: Option<Id>,
 }
 
@@ -154,8 +154,8 @@ impl Coming {
         }
     }
 
-    /// Whether a caller on another runtime gave up waiting. That runtime may be gone or not driven
-    /// any more, and then its timers wake nobody.
+    /// Whether a caller on another runtime has started the wait. That runtime may be gone or no
+    /// longer driven, and then its timers never fire.
     fn is_left_behind(&self) -> bool {
         let here = runtime_here();
         here.is_some() && here != self.runtime

@@ -1,4 +1,4 @@
-//! `ThrottleLayer`: keeps services to a limit by making their callers wait.
+//! `ThrottleLayer`: keeps a client within a limit by making its callers wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::limiter::Limiter;
 
 /// Makes a service ready when the whole fleet may send the next request.
 ///
-/// It is for workers that call somebody else's API: over a `RedisStore`, the workers of all
-/// processes together keep to one limit. It works with any tower service and any type of request.
-/// Nothing is denied; a caller waits until the service is ready, except under a policy in
-/// [shadow](crate::Mode::Shadow). Do not put a timeout around it without
-/// [`max_wait`](Self::max_wait): see [what happens](#what-if-callers-give-up).
+/// Use it for workers that call another party's API: over a `RedisStore`, the workers of all
+/// processes share one limit. It works with any tower service and any type of request. Nothing is
+/// denied: callers wait until the service is ready, except under a policy in [shadow
+/// mode](crate::Mode::Shadow). Do not put a timeout around it without [`max_wait`](Self::max_wait):
+/// see [what happens](#what-if-callers-give-up).
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -46,124 +46,126 @@ use crate::limiter::Limiter;
 /// The limit is one of [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket)
 /// or [`leaky_bucket`](crate::Limit::leaky_bucket), as for
 /// [`Limiter::acquire`](crate::Limiter::acquire). Unlike there, a request waits for its own
-/// permits, so that never more are sent than the limit has. But a process that stood still sends
-/// the requests whose time has come meanwhile late and all at once.
+/// permits, so no more are sent than the limit allows. But a process that was suspended sends the
+/// requests that became due meanwhile late and all at once.
 ///
 /// # What if the service keeps a place for its caller?
 ///
 /// tonic's `Channel` and tower's `Buffer` and `ConcurrencyLimit` reserve a place when they become
 /// ready. The permits come after that, so each waiting caller occupies a place; a `Channel` has
-/// 1024. When waiting callers occupy them all, nobody can use the same `Channel`, not even without
-/// this layer. Give waiting callers a `Channel` of their own, or let fewer wait at once with a
+/// 1024. When waiting callers occupy them all, nobody else can use the same `Channel`, even without
+/// this layer. Give waiting callers a separate `Channel`, or limit their number with a
 /// `ConcurrencyLimit` outside of this layer.
 ///
-/// Do not put a `LoadShed` directly outside of it. A `LoadShed` decides when it first polls the
-/// service, and over a store that takes a round trip the permits are never there by then: however
-/// idle the limit is, it sheds every request to a new clone of the service. To shed requests that
-/// would have to wait, ask [`Limiter::try_acquire`](crate::Limiter::try_acquire) instead of using
-/// this layer.
+/// Do not put a `LoadShed` directly outside of it. A `LoadShed` decides at the first poll, when a
+/// store with round trips has never answered yet: it sheds every request of a new clone, however
+/// idle the limit is. To shed requests that would have to wait, use
+/// [`Limiter::try_acquire`](crate::Limiter::try_acquire) instead of this layer.
 ///
 /// # What if callers give up?
 ///
-/// Callers give up by a timeout around the service, or because a handler is dropped when its client
-/// disconnects. Their permits are given back, unless somebody has taken permits since. While demand
-/// exceeds the limit, somebody always has. Then all wait for places that nobody will use, and each
-/// new caller waits for still more of them, until nobody is let through in time: of 40 callers
-/// under a limit of 20 a second, each of which gives up after half a second and tries again, none
-/// is after the first second, in no process. So do not put a timeout around it, unless it has a
-/// [`max_wait`](Self::max_wait) of a small part of that timeout, which bounds what is left behind.
-/// Or ask `try_acquire`, which refuses at once, without taking anything, what would take too long.
+/// Callers give up by a timeout around the service, or because a client disconnects and its handler
+/// is dropped. Their permits are refunded, unless somebody has taken permits since. Under overload,
+/// somebody always has. Every place then belongs to a caller that has left, and no caller is served
+/// in time. Example: 40 callers under a limit of 20 a second, each of which times out after half a
+/// second and retries. After the first second none is served, in any process.
 ///
-/// Under a limit of [several rates](crate::Limit::and), what is left behind may stay taken under one
-/// rate alone, and come back under the others. Those who then wait for the one may pass the others,
-/// each by at most as much as it gives during their wait.
+/// So do not put a timeout around this layer, unless [`max_wait`](Self::max_wait) is a small part
+/// of that timeout, which bounds the abandoned places. Or use `try_acquire`, which denies
+/// immediately what would take too long, without taking anything.
 ///
-/// If callers of one service wait on several tokio runtimes, and one gives up, those on other
-/// runtimes ask again: the clock of the first runtime may have stopped.
+/// Under a limit of [several rates](crate::Limit::and), an abandoned place may stay taken under one
+/// rate only. Requests that wait for that rate may then exceed the other rates, each by at most
+/// what the other rate gives during the wait.
 ///
-/// A service goes on only while somebody waits for it. If its caller gives up while it asks the store,
-/// and keeps it without waiting again, nobody reads the answer: the question stays among those in
-/// flight (`RedisStoreBuilder::max_in_flight`), also beyond its deadline. So drop a service for which
-/// nobody waits.
+/// If callers of one service wait on several tokio runtimes and one gives up, the callers on other
+/// runtimes start anew: the timers of the first runtime may have stopped.
+///
+/// A service makes progress only while it is polled. If a caller gives up during a store call and
+/// keeps the service without polling it, nobody reads the answer, and the call counts as in flight
+/// (`RedisStoreBuilder::max_in_flight`) even beyond its timeout. So drop a service that nobody
+/// polls.
 ///
 /// # What if the key is banned?
 ///
-/// A [`Penalty`](crate::Penalty) may ban it because of denials of other operations. Then nothing is
-/// sent until the ban is over. The store is asked once a minute meanwhile, which does not extend
-/// the ban. So it takes at most a minute to notice that the ban was lifted: by a
-/// [reset](crate::Limiter::reset) in any process, or because the policy has no penalty any more or
-/// is [off](crate::Mode::Off).
+/// A [`Penalty`](crate::Penalty) may ban it because of denials elsewhere. Then nothing is sent
+/// until the ban ends. Meanwhile the store is called once a minute, which does not extend the ban.
+/// So it takes at most a minute to notice that the ban was lifted, by a
+/// [reset](crate::Limiter::reset) in any process, or because the policy lost its penalty or is
+/// [off](crate::Mode::Off).
 ///
-/// Nor is anything sent while the key is on the [deny list](crate::Rules::deny). Each waiting caller
-/// looks there every second, without asking the store. The same holds while the policy's limit
-/// [admits nothing](crate::Limit::nothing).
+/// Nothing is sent while the key is on the [deny list](crate::Rules::deny) or while the policy's
+/// limit [admits nothing](crate::Limit::nothing) either. Each waiting caller checks that every
+/// second, without a store call.
 ///
 /// # What if the policy is replaced?
 ///
-/// [`Limiter::replace`](crate::Limiter::replace) may do that. Then the policy that has the name now
-/// applies, in its mode; if there is none, the policy for which the layer was made. A caller who has
-/// a place already keeps it, and waits as long as under the old limit. If the new limit does not
-/// support waiting, the store is asked again when it says that there are permits, and at least once a
-/// minute: all waiting callers ask at the same time, so their order is not kept. Under
-/// a [`concurrency`](crate::Limit::concurrency) limit a place is given back when its request is
-/// sent. A request that costs more than is ever available at once is not sent.
+/// After [`Limiter::replace`](crate::Limiter::replace), the policy that now has the name applies,
+/// in its mode; if there is none, the policy for which the layer was built. A caller that has
+/// already reserved permits keeps them and waits as long as under the old limit.
+///
+/// If the new limit does not support waiting, callers retry when the store says that there are
+/// permits, and at least once a minute. They all retry at the same time, so their order is lost.
+/// Under a [`concurrency`](crate::Limit::concurrency) limit the permit is released when its request
+/// is sent. A request that costs more than the new limit's capacity is not sent.
 ///
 /// # What if the store fails?
 ///
-/// Under [`FailureMode::Allow`](crate::FailureMode::Allow), the default, requests are sent without
-/// a limit until the store answers again. Under [`FailureMode::Deny`](crate::FailureMode::Deny) no
-/// request is sent that was not counted; the store is asked again every second. Under
-/// `FailureMode::Local` requests are sent at this process's share of the rate, unless each costs more
-/// than the share ever has at once: then none is sent. Waiting callers ask the store within a second
-/// of its return, though not always in the order in which they came.
-/// Permits that a store takes after the limiter's [`timeout`](crate::LimiterBuilder::timeout) stay
-/// taken, and the next request waits for them, too: let the timeout be longer than the store is
-/// ever slow.
+/// - [`FailureMode::Allow`](crate::FailureMode::Allow), the default: requests are sent without a
+///   limit until the store answers again.
+/// - [`FailureMode::Deny`](crate::FailureMode::Deny): no request is sent without being counted. The
+///   store is called every second.
+/// - `FailureMode::Local`: requests are sent at this process's share of the rate. If each costs
+///   more than the share's capacity, none is sent.
+///
+/// Waiting callers call the store within a second of its return, though not always in order of
+/// arrival. If a store grants permits after the limiter's
+/// [`timeout`](crate::LimiterBuilder::timeout), they stay taken, and the next request waits for
+/// them too: choose a timeout longer than the store's slowest answers.
 #[derive(Clone, Debug)]
 pub struct ThrottleLayer {
     source: Arc<Source>,
 }
 
 impl ThrottleLayer {
-    /// A layer that keeps services to the policy of this name, all callers together, at the
-    /// policy's cost.
+    /// Creates a layer with the policy of this name, one key for all callers, and the policy's
+    /// cost.
     ///
     /// # Errors
     ///
-    /// If there is no policy of this name, or its limit does not support waiting.
+    /// An error if there is no policy of this name, or its limit does not support waiting.
     pub fn new(limiter: Limiter, policy: &str) -> Result<Self, CheckError> {
         Ok(Self {
             source: Arc::new(Source::new(limiter, policy)?),
         })
     }
 
-    /// Sets whose quota the requests use, for example that of the account for which they are sent:
-    /// by default [`Key::everybody`], which [`acquire`](crate::Limiter::acquire) and others take to
-    /// use the same quota.
+    /// Sets the key, for example the account for which requests are sent. By default
+    /// [`Key::everybody`]. [`acquire`](crate::Limiter::acquire) with the same key uses the same
+    /// quota.
     #[must_use]
     pub fn key(mut self, key: impl Into<Key>) -> Self {
         Arc::make_mut(&mut self.source).key = key.into();
         self
     }
 
-    /// Sets how many permits each request costs, at least 1. A request that costs more than the
-    /// limit ever has at once does not wait for all of them; the requests after it wait longer
-    /// instead.
+    /// Sets the cost of each request in permits, at least 1. A request that costs more than the
+    /// limit's capacity does not wait for all of them; the requests after it wait longer instead.
     #[must_use]
     pub fn cost(mut self, permits: u64) -> Self {
         Arc::make_mut(&mut self.source).cost = Some(permits.max(1));
         self
     }
 
-    /// Reserves permits at most this long (at least 1 ms) before they are available. If the wait
-    /// would be longer, nothing is taken: the service stays not ready, and asks again when the
-    /// permits are near enough.
+    /// Sets how long (at least 1 ms) before they are available permits are reserved. If the wait
+    /// would be longer, nothing is taken: the service stays not ready and retries when the permits
+    /// are near enough.
     ///
-    /// It is for callers who may [give up](#what-if-callers-give-up). The others, in all processes
-    /// that do the same, then never wait longer for what was left behind than this time and the
-    /// cost of one request. Make it a tenth of the time after which callers give up: a caller who
-    /// gets a place with less time left than it takes leaves it behind. And make it several times
-    /// as long as a trip to the store, or permits go unused.
+    /// For callers that may [give up](#what-if-callers-give-up). If all processes do the same,
+    /// abandoned places delay other callers by at most this time plus the cost of one request. Make
+    /// it a tenth of the callers' timeout: a caller whose remaining time is shorter than its wait
+    /// abandons its place. And make it several times as long as a round trip to the store, or
+    /// permits go unused.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -187,21 +189,20 @@ impl ThrottleLayer {
     ///
     /// # Who is next?
     ///
-    /// Callers who have a place go on in the order in which they took it. Among those who have
-    /// none, in all processes, chance decides: in the order of arrival it would be the caller who
-    /// is about to give up. A new caller takes a place up to half of this time ahead; callers who
-    /// were refused one take it up to all of this time ahead, so that nobody who arrives at the
-    /// right moment overtakes them.
+    /// Callers that have reserved permits go on in that order. Among the others, in all processes,
+    /// the order is random: in order of arrival, the next would always be a caller that is about to
+    /// give up. A new caller reserves up to half of this time ahead. Callers that were denied
+    /// before reserve up to all of this time ahead, so that no new caller overtakes them.
     ///
     /// # What does the store see?
     ///
-    /// A caller who was refused a place asks again when there may be one, plus a random time of up
-    /// to half of this time. So callers do not all ask at the same instant, and each asks at most
-    /// four times within this time on average. If denials are [remembered](crate::store::DenyCache), as in
-    /// a `RedisStore`, most are answered from there. Each counts as a denial for
-    /// [observers](crate::Observer), but not for a [`Penalty`](crate::Penalty). After a ban and
-    /// after a failure of the store, it is also asked up to half of this time later than without
-    /// `max_wait`, but at most half a minute later.
+    /// A denied caller retries when permits may be available, plus a random time of up to half of
+    /// `max_wait`. So callers do not all retry at the same time, and each retries at most four
+    /// times within `max_wait` on average. With a [deny cache](crate::store::DenyCache), as in a
+    /// `RedisStore`, most retries need no store call. Each counts as a denial for
+    /// [observers](crate::Observer), but not for a [`Penalty`](crate::Penalty). After a ban or a
+    /// store failure, a retry also comes up to half of `max_wait` later than without it, but at
+    /// most half a minute later.
     #[must_use]
     pub fn max_wait(mut self, longest: Duration) -> Self {
         let longest = longest.max(Duration::from_millis(1));

@@ -11,23 +11,23 @@ use super::grant::{Grant, Source};
 /// A service that is ready when the whole fleet may send the next request; made by
 /// [`ThrottleLayer`](crate::ThrottleLayer).
 ///
-/// When ready, it holds the permits for one request. The call uses them; if the service is dropped
-/// before, they are given back, unless somebody has taken permits since. So make it ready only when
-/// there is something to send, and wait for it
-/// [without a timeout](crate::ThrottleLayer#what-if-callers-give-up). A clone holds no permits: it
-/// waits for its own, under the same limit. Callers are served in the order in which they came,
-/// over all processes, unless there is a [longest wait](crate::ThrottleLayer::max_wait).
+/// When ready, it holds the permits for one request. The call uses them. If the service is dropped
+/// before the call, they are refunded, unless somebody has taken permits since. So poll it ready
+/// only when there is something to send, and [without a
+/// timeout](crate::ThrottleLayer#what-if-callers-give-up). A clone holds no permits: it acquires
+/// its own, under the same limit. Callers are served in order of arrival, across all processes,
+/// unless [`max_wait`](crate::ThrottleLayer::max_wait) is set.
 ///
-/// The inner service is made ready before the permits are asked for. A place that it reserves for
-/// its caller, as tonic's `Channel`, a `Buffer` or a `ConcurrencyLimit` does, is occupied
-/// [while the caller waits](crate::ThrottleLayer#what-if-the-service-keeps-a-place-for-its-caller).
+/// The inner service is polled ready before the permits are acquired. If it reserves a place, as
+/// tonic's `Channel`, a `Buffer` or a `ConcurrencyLimit` does, the place is occupied [while the
+/// caller waits](crate::ThrottleLayer#what-if-the-service-keeps-a-place-for-its-caller).
 ///
 /// Responses and errors are those of the inner service. Needs a tokio runtime with time enabled.
 ///
 /// # Panics
 ///
-/// If it is called without having been ready, which tower permits: nothing may be sent that was not
-/// counted.
+/// If it is called without being ready (tower allows this panic), because nothing may be sent
+/// uncounted.
 pub struct Throttle<S> {
     inner: S,
     source: Arc<Source>,
@@ -53,8 +53,8 @@ impl<S> Throttle<S> {
         &mut self.inner
     }
 
-    /// The inner service, without the limit. Permits held for a request are given back, as when
-    /// this is dropped.
+    /// The inner service, without the limit. Permits held for a request are refunded, as when this
+    /// is dropped.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -67,10 +67,9 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
 
     /// Ready when the inner service is, and the permits for one request are available.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        // The permits come last. Taken first, they would be withheld from the fleet while an inner
-        // service is slow to become ready; and when many services become ready at once after a
-        // while, all would send on permits of times gone by. The price is the place that some
-        // services reserve for their caller.
+        // The permits come last. If acquired first, they would be unavailable to the fleet while an
+        // inner service is slow to become ready, and services that become ready together would send
+        // a burst on old permits. The price is that some services reserve a place meanwhile.
         ready!(self.inner.poll_ready(cx))?;
         self.grant.poll_here(&self.source, cx).map(Ok)
     }
@@ -84,7 +83,7 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
     }
 }
 
-/// A grant is for one request, so a clone has none.
+/// A grant is for one request, so a clone starts without one.
 impl<S: Clone> Clone for Throttle<S> {
     fn clone(&self) -> Self {
         Self::new(self.inner.clone(), Arc::clone(&self.source))

@@ -178,7 +178,7 @@ impl Place {
 }
 
 #[test]
-fn permits_used_under_new_rules_stay_used_when_old_ones_give_back() {
+fn refund_under_old_rules_keeps_usage_under_new_ones() {
     let (runtime, _server, Timed { store, clock }) = Timed::alone();
     let number = Cell::new(0);
     let config = Config {

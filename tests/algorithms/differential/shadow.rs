@@ -12,12 +12,12 @@ use support::history::{Course, History, POLICIES, policy_of, receipts};
 
 /// How a history is run: which policies are asked, and which of them in shadow.
 #[derive(Clone, Copy, Debug)]
-struct Telling {
+struct Variant {
     asked: [bool; POLICIES],
     shadows: [bool; POLICIES],
 }
 
-impl Telling {
+impl Variant {
     fn of(self, history: &History) -> History {
         let mut told = history.clone();
         for step in &mut told.steps {
@@ -34,7 +34,7 @@ impl Telling {
 /// answers must be the same. Returns how often they were compared.
 async fn tell_twice(
     history: &History,
-    tellings: [Telling; 2],
+    variants: [Variant; 2],
     number: u64,
     store: &impl Store,
     clock: &ManualClock,
@@ -42,7 +42,7 @@ async fn tell_twice(
 ) -> Result<usize, String> {
     clock.set(ManualClock::new().now());
     let mut latest = clock.now();
-    let told = tellings.map(|telling| telling.of(history));
+    let told = variants.map(|telling| telling.of(history));
     let mut courses = told.each_ref().map(Course::of);
     let mut last: Option<Decisions> = None;
     let mut compared = 0;
@@ -72,13 +72,13 @@ async fn tell_twice(
             answers.push(each);
         }
         let [first, second] = [0, 1].map(|time| {
-            let other = tellings[1 - time].asked;
+            let other = variants[1 - time].asked;
             let both = answers[time].iter().filter(|(policy, _)| other[*policy]);
             both.collect::<Vec<_>>()
         });
         if first != second {
             return Err(format!(
-                "step {position} of {tellings:?}:\n{first:?}\n{second:?}\n{history:#?}"
+                "step {position} of {variants:?}:\n{first:?}\n{second:?}\n{history:#?}"
             ));
         }
         compared += first.len();
@@ -86,12 +86,12 @@ async fn tell_twice(
     Ok(compared)
 }
 
-/// Runs histories twice on each store; `tellings` says how.
-fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
+/// Runs histories twice on each store; `variants` says how.
+fn compare_twice(variants: impl Fn(&History, u64) -> [Variant; 2]) {
     let (runtime, _server, Timed { store, clock }) = Timed::alone();
     let mut compared = 0;
     for (number, history) in (0..wanted().div_ceil(20)).zip(drawn(histories())) {
-        let tellings = tellings(&history, number);
+        let variants = variants(&history, number);
         let memory = MemoryStore::builder().clock(clock.clone()).build();
         // In a key of several states, an expired state is kept for an hour beside the others.
         let remembers = if history.shares_keys() {
@@ -101,8 +101,8 @@ fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
         };
         let told = runtime.block_on(async {
             Ok::<_, String>([
-                tell_twice(&history, tellings, number, &memory, &clock, SECOND).await?,
-                tell_twice(&history, tellings, number, &store, &clock, remembers).await?,
+                tell_twice(&history, variants, number, &memory, &clock, SECOND).await?,
+                tell_twice(&history, variants, number, &store, &clock, remembers).await?,
             ])
         });
         compared += told.unwrap_or_else(|how| panic!("history {number}, {how}"))[1];
@@ -113,7 +113,7 @@ fn each_told_twice(tellings: impl Fn(&History, u64) -> [Telling; 2]) {
 
 #[test]
 fn without_what_is_in_shadow_all_else_is_answered_alike() {
-    each_told_twice(|history, number| {
+    compare_twice(|history, number| {
         // At least one, and each of them in turn.
         let mut shadows = history.steps[0].shadows;
         shadows[number as usize % POLICIES] = true;
@@ -125,15 +125,15 @@ fn without_what_is_in_shadow_all_else_is_answered_alike() {
             std::array::from_fn(|policy| policy != number as usize % POLICIES)
         };
         let all = [true; POLICIES];
-        [all, asked].map(|asked| Telling { asked, shadows })
+        [all, asked].map(|asked| Variant { asked, shadows })
     });
 }
 
 #[test]
 fn one_policy_in_shadow_counts_and_answers_as_if_it_were_not() {
-    each_told_twice(|_, number| {
+    compare_twice(|_, number| {
         let asked = std::array::from_fn(|policy| policy == number as usize % POLICIES);
-        [false, true].map(|is_shadow| Telling {
+        [false, true].map(|is_shadow| Variant {
             asked,
             shadows: [is_shadow; POLICIES],
         })

@@ -28,7 +28,7 @@ fn alice(_: &RequestHead<'_>) -> Option<Key> {
     Some(Key::from("alice"))
 }
 
-fn told(headers: &HeaderMap, names: &[&str]) -> Vec<String> {
+fn values_of(headers: &HeaderMap, names: &[&str]) -> Vec<String> {
     let value = |name: &&str| headers[*name].to_str().unwrap().to_owned();
     names.iter().map(value).collect()
 }
@@ -57,17 +57,20 @@ async fn headers_tell_of_the_rate_that_leaves_the_fewest(bench: &Bench) {
     for left in [2, 1, 0] {
         let (status, headers) = ask().await;
         assert_eq!(status, 200);
-        assert_eq!(told(&headers, &draft_11), second(left));
+        assert_eq!(values_of(&headers, &draft_11), second(left));
         for family in ["ratelimit", "x-ratelimit"] {
             let names = ["limit", "remaining", "reset"].map(|name| format!("{family}-{name}"));
             let names = names.each_ref().map(String::as_str);
             // Everything is back when all of the hour is.
-            assert_eq!(told(&headers, &names), ["3", &left.to_string(), "3600"]);
+            assert_eq!(
+                values_of(&headers, &names),
+                ["3", &left.to_string(), "3600"]
+            );
         }
     }
     let (status, headers) = ask().await;
     assert_eq!(status, 429);
-    assert_eq!(told(&headers, &draft_11), second(0));
+    assert_eq!(values_of(&headers, &draft_11), second(0));
     assert_eq!(headers["retry-after"], "10");
     bench.advance(10 * SECOND);
     for (status, left) in [(200, 1), (200, 0), (429, 0)] {
@@ -77,7 +80,7 @@ async fn headers_tell_of_the_rate_that_leaves_the_fewest(bench: &Bench) {
             r#""api";q=5;w=3600"#.to_owned(),
             format!(r#""api";r={left};t=3590"#),
         ];
-        assert_eq!(told(&headers, &draft_11), hour);
+        assert_eq!(values_of(&headers, &draft_11), hour);
         assert_eq!(headers["ratelimit-remaining"], left.to_string());
         if status == 429 {
             assert_eq!(headers["retry-after"], "3590");

@@ -86,7 +86,7 @@ async fn random_histories_are_those_of_the_rates_by_themselves(bench: &Bench) {
                 let expected = alone.take(*cost, bench.clock.now());
                 let context = || format!("{name}: {found:?} in {steps:?}");
                 assert_eq!(found.is_allowed(), expected.is_ok(), "{}", context());
-                is_told_truly(&found, &alone, bench.clock.now());
+                is_consistent(&found, &alone, bench.clock.now());
                 let Err(wait) = expected else { continue };
                 denied += 1;
                 assert_eq!(found.retry_after(), Some(wait.to_duration()));
@@ -106,7 +106,7 @@ async fn random_histories_are_those_of_the_rates_by_themselves(bench: &Bench) {
 
 /// What is said to remain can be taken, and no more, except what has come back since a denial was
 /// remembered.
-fn is_told_truly(found: &Decision, alone: &Alone, now: Micros) {
+fn is_consistent(found: &Decision, alone: &Alone, now: Micros) {
     let remaining = found.remaining();
     assert!(alone.fits(remaining, now), "{found:?}");
     let is_more = alone.fits(remaining + 1, now);

@@ -1,4 +1,4 @@
-//! Questions go on when their callers go away: they keep their places, and their answers are heard.
+//! Questions continue after their callers have left: they keep their places, and their answers count.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -18,7 +18,7 @@ fn failure(asked: Poll<Result<Decision, CheckError>>) -> Option<StoreErrorKind> 
     }
 }
 
-/// Otherwise whoever sends requests and takes them back could have the server asked without bound.
+/// Otherwise a client that sends requests and cancels them could load the server without bound.
 #[tokio::test]
 async fn a_question_counts_as_in_flight_until_it_is_answered() {
     for policy in ["rate", "places"] {
@@ -45,7 +45,7 @@ async fn a_question_counts_as_in_flight_until_it_is_answered() {
 
 /// Otherwise the server would be asked each time.
 #[tokio::test]
-async fn a_client_that_never_waits_for_an_answer_is_denied_from_memory() {
+async fn clients_that_leave_early_are_denied_from_memory() {
     let server = Server::start();
     for (name, limit) in limits::in_time(1, DAY) {
         let store = server.store().await;

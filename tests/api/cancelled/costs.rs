@@ -27,7 +27,7 @@ async fn leave(server: &Server, asking: impl Future) {
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_costs_as_many_scripts_as_one_who_is_served() {
+async fn callers_that_leave_cost_as_many_scripts_as_others() {
     let server = Server::start();
     let limiter = limiter(&server).await;
     let before = Before::now(&server, &limiter).await;

@@ -33,7 +33,7 @@ fn asked(runtime: &Runtime, server: &Server, limiter: &Limiter) -> Request {
     request
 }
 
-async fn nothing_is_taken(limiter: &Limiter) {
+async fn all_is_given_back(limiter: &Limiter) {
     limiter.flush().await;
     let left = limiter.peek("api", Key::everybody()).await.unwrap();
     assert_eq!(left.remaining(), 1, "{limiter:?}");
@@ -48,7 +48,7 @@ fn what_a_standing_runtime_asked_is_given_back_on_another() {
         here.block_on(async {
             drop(request);
             unpause(&server);
-            nothing_is_taken(&limiter).await;
+            all_is_given_back(&limiter).await;
         });
     }
 }
@@ -62,5 +62,5 @@ fn what_an_ending_runtime_left_is_given_back_where_asked() {
     short.block_on(async { drop(request) });
     drop(short);
     unpause(&server);
-    here.block_on(nothing_is_taken(&limiter));
+    here.block_on(all_is_given_back(&limiter));
 }

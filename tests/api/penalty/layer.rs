@@ -20,7 +20,7 @@ on_every_store! {
     a_banned_client_gets_429_until_the_ban_ends
     a_banned_call_over_grpc_is_resource_exhausted
     the_layers_outside_see_that_it_was_a_ban
-    a_ban_from_a_limit_without_a_window_is_told_in_seconds_too
+    bans_by_limits_without_window_are_reported_in_seconds
     a_ban_tells_each_tier_how_long_its_limit_denies
     a_denial_by_another_policy_is_not_counted
     nothing_is_charged_to_other_policies_during_a_ban
@@ -119,7 +119,7 @@ async fn the_layers_outside_see_that_it_was_a_ban(bench: &Bench) {
     }
 }
 
-async fn a_ban_from_a_limit_without_a_window_is_told_in_seconds_too(bench: &Bench) {
+async fn bans_by_limits_without_window_are_reported_in_seconds(bench: &Bench) {
     // The lease of the request inside lasts for longer, but nobody waits for that.
     let policy = Policy::new("login", Limit::concurrency(1).lease(DAY))
         .by(alice)

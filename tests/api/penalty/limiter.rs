@@ -27,7 +27,7 @@ on_every_store! {
     a_ban_that_is_long_over_is_forgotten
     looking_counts_for_nothing_and_shows_a_ban
     charges_and_credits_go_on_during_a_ban_and_show_it
-    what_never_fits_brings_a_ban_and_is_told_no_time
+    costs_that_never_fit_cause_a_ban_and_report_no_wait
     a_ban_is_one_subjects_and_one_policys
     a_ban_is_in_force_for_those_who_would_wait
 }
@@ -253,7 +253,7 @@ async fn charges_and_credits_go_on_during_a_ban_and_show_it(bench: &Bench) {
     assert_eq!(check(&limiter).await.outcome(), Outcome::Allowed);
 }
 
-async fn what_never_fits_brings_a_ban_and_is_told_no_time(bench: &Bench) {
+async fn costs_that_never_fit_cause_a_ban_and_report_no_wait(bench: &Bench) {
     let policy =
         Policy::new("login", Limit::gcra(2, SECOND)).penalty(Penalty::after(3, MINUTE, HOUR));
     let limiter = bench.limiter([policy]);

@@ -46,7 +46,7 @@ async fn a_closure_exempts_requests_too() {
 }
 
 #[tokio::test]
-async fn a_nested_router_exempts_by_its_own_paths_and_by_the_whole_ones() {
+async fn a_nested_router_exempts_by_its_own_and_by_whole_paths() {
     fn inner() -> Router {
         Router::new().fallback(async || "hello")
     }

@@ -24,24 +24,24 @@ fn alice() -> Key {
 }
 
 /// Everything that was decided, as policy and result.
-type Told = Arc<Mutex<Vec<(String, DecisionResult)>>>;
+type Observed = Arc<Mutex<Vec<(String, DecisionResult)>>>;
 
-fn told(policies: impl IntoIterator<Item = Policy>) -> (Limiter, Told) {
-    let told = Told::default();
-    let log = Arc::clone(&told);
+fn observed(policies: impl IntoIterator<Item = Policy>) -> (Limiter, Observed) {
+    let events = Observed::default();
+    let log = Arc::clone(&events);
     let limiter = Limiter::builder(MemoryStore::new(), policies)
         .on_decision(move |event: &DecisionEvent<'_>| {
-            let told = (event.policy.to_owned(), event.result());
-            log.lock().unwrap().push(told);
+            let events = (event.policy.to_owned(), event.result());
+            log.lock().unwrap().push(events);
         })
         .build()
         .unwrap();
-    (limiter, told)
+    (limiter, events)
 }
 
 #[tokio::test]
 async fn a_policy_in_shadow_denies_nobody_and_reports_its_denials() {
-    let (limiter, told) = told([one_a_minute("trial").mode(Mode::Shadow)]);
+    let (limiter, events) = observed([one_a_minute("trial").mode(Mode::Shadow)]);
     let app = App::behind(&limiter).await;
     for _ in 0..3 {
         let response = app.get("/", &[("x-user", "alice")]).await;
@@ -51,7 +51,12 @@ async fn a_policy_in_shadow_denies_nobody_and_reports_its_denials() {
             "{response:?}"
         );
     }
-    let results: Vec<_> = told.lock().unwrap().iter().map(|told| told.1).collect();
+    let results: Vec<_> = events
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|events| events.1)
+        .collect();
     let denied = DecisionResult::ShadowDenied;
     assert_eq!(results, [DecisionResult::NearLimit, denied, denied]);
 }
@@ -73,7 +78,7 @@ async fn a_shadow_policy_counts_as_if_it_were_enforced() {
 }
 
 #[tokio::test]
-async fn a_policy_in_shadow_that_is_used_up_keeps_nothing_from_the_others() {
+async fn a_used_up_shadow_policy_does_not_affect_others() {
     let policies = [
         Policy::new("trial", Limit::gcra(1, MINUTE)).mode(Mode::Shadow),
         Policy::new("other trial", Limit::gcra(10, MINUTE)).mode(Mode::Shadow),
@@ -142,9 +147,9 @@ async fn a_store_that_is_gone_refuses_nobody_for_a_policy_in_shadow() {
 
 #[tokio::test]
 async fn modes_change_while_the_limiter_is_at_work() {
-    let (limiter, told) = told([one_a_minute("api")]);
+    let (limiter, events) = observed([one_a_minute("api")]);
     let app = App::behind(&limiter).await;
-    let decided = || told.lock().unwrap().len();
+    let decided = || events.lock().unwrap().len();
     assert_eq!(limiter.mode("api"), Ok(Mode::Enforce));
     assert_eq!(app.status("alice").await, OK);
     assert_eq!(app.status("alice").await, DENIED);
@@ -251,7 +256,7 @@ async fn the_mode_of_an_unknown_policy_is_an_error() {
 
 #[tokio::test]
 async fn the_kill_switch_lets_everything_pass_uncounted() {
-    let (limiter, told) = told([one_a_minute("api")]);
+    let (limiter, events) = observed([one_a_minute("api")]);
     let app = App::behind(&limiter).await;
     assert_eq!(app.status("alice").await, OK);
     limiter.turn_off();
@@ -263,7 +268,7 @@ async fn the_kill_switch_lets_everything_pass_uncounted() {
         assert!(held.is_ok());
         assert_eq!(decision(&held).outcome(), Outcome::Unlimited);
     }
-    assert_eq!(told.lock().unwrap().len(), 1);
+    assert_eq!(events.lock().unwrap().len(), 1);
     limiter.turn_on();
     assert!(limiter.is_on());
     assert_eq!(app.status("alice").await, DENIED);

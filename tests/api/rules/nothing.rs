@@ -127,7 +127,7 @@ async fn its_denial_is_a_rejection_without_a_time_to_retry() {
 }
 
 #[tokio::test]
-async fn its_mode_decides_and_observers_are_told() {
+async fn its_mode_decides_and_observers_hear_of_it() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&told);
     let limiter = Limiter::builder(

@@ -27,7 +27,7 @@ fn limits() -> [(&'static str, Limit); 8] {
     in_time(LIMIT as u64, 366 * DAY)
 }
 
-/// A service that lets nobody out until it is told to, behind a limiter over a server.
+/// A service that holds all responses until a signal, behind a limiter over a server.
 struct Crowded {
     limiter: Limiter,
     inside: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Policies that hold requests up: what waiting requests were told stays true.
+//! Policies that delay requests: the delays that were decided stay true.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use support::web::{Service, eventually};
 on_every_store! {
     a_window_that_has_ended_in_between_is_not_touched
     what_came_back_by_itself_is_not_given_back_once_more
-    what_others_have_taken_since_is_not_given_back
+    later_permits_of_others_are_not_given_back
 }
 
 async fn a_window_that_has_ended_in_between_is_not_touched(bench: &Bench) {
@@ -65,7 +65,7 @@ async fn slow_then_another(bench: &Bench, limit: Limit, meanwhile: impl Fn(&Benc
 }
 
 /// Otherwise a client with slow successes in flight would have as many failures more.
-async fn what_others_have_taken_since_is_not_given_back(bench: &Bench) {
+async fn later_permits_of_others_are_not_given_back(bench: &Bench) {
     let limit = Limit::gcra(3, MINUTE);
     let policy = Policy::new("login", limit)
         .by(alice)

@@ -40,7 +40,7 @@ async fn a_ban_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ban_that_ends_between_two_questions_is_waited_for_to_its_end() {
+async fn a_ban_is_awaited_to_its_end() {
     let store = Watched::new();
     let limiter = store.limiter_of(strict(ms(150_007)));
     bring_ban(&limiter).await;

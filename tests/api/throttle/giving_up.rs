@@ -231,7 +231,7 @@ async fn callers_with_a_place_go_on_in_the_order_of_arrival() {
 /// Places are left behind under the rate that all wait for alone. What the other one gives meanwhile
 /// is what it may be passed by.
 #[tokio::test(start_paused = true)]
-async fn a_rate_of_several_is_passed_by_no_more_than_it_gives_meanwhile() {
+async fn several_rates_are_exceeded_by_no_more_than_they_refill() {
     let (first, _) = throttled(Limit::gcra(1, SECOND).and(10, MINUTE));
     let mut leaving = first.clone();
     assert!(is_ready(&mut leaving));

@@ -27,7 +27,7 @@ use tower_throttle::{
     Limit, Limiter, MemoryStore, Policy, StoreError, StoreErrorKind, Throttle, ThrottleLayer,
 };
 
-/// Counts on tokio's clock, records when it was asked, and fails as often as it was told to.
+/// Counts on tokio's clock, records when it was asked, and fails a given number of times.
 #[derive(Clone)]
 struct Watched(Arc<Shared>);
 

@@ -82,7 +82,7 @@ async fn when_the_store_is_back_nobody_waits_for_a_small_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_failures_too_few_for_the_breaker_the_store_is_asked_again() {
+async fn after_few_failures_the_store_is_asked_again() {
     let store = Watched::failing(2);
     let limiter = store.limiter_of(with_share(Limit::gcra(1, MINUTE)));
     let service = layer(&limiter).layer(Partner::new());

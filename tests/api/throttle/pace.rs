@@ -41,7 +41,7 @@ async fn senders_go_on_in_the_order_in_which_they_came() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn costs_are_those_of_the_policy_unless_the_layer_says_otherwise() {
+async fn costs_are_the_policys_unless_the_layer_sets_its_own() {
     let policy = Policy::new("partner", Limit::gcra(10, SECOND)).cost(5);
     let limiter = Watched::new().limiter_of(policy);
     for (layer, expected) in [

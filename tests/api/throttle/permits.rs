@@ -46,7 +46,7 @@ async fn a_permit_is_good_for_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_dropped_before_the_call_gives_its_permit_back() {
+async fn dropping_a_ready_service_gives_its_permit_back() {
     let (mut service, _) = throttled(Limit::gcra(1, HOUR));
     let mut clone = service.clone();
     assert!(is_ready(&mut clone));
@@ -55,7 +55,7 @@ async fn a_service_that_is_dropped_before_the_call_gives_its_permit_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_dropped_while_it_waits_gives_its_permit_back() {
+async fn dropping_a_waiting_service_gives_its_permit_back() {
     let (mut service, _) = throttled(Limit::gcra(1, SECOND));
     assert_eq!(send(&mut service).await, ms(0));
     let mut clone = service.clone();

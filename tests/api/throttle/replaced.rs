@@ -65,7 +65,7 @@ async fn the_mode_of_its_policy_can_be_changed() {
     assert_eq!(send(&mut service).await, ms(60_000));
 }
 
-/// Nobody is denied here: those who ask again have waited as they were told to.
+/// No request is denied here: each asks again after its wait.
 #[tokio::test(start_paused = true)]
 async fn a_wait_brings_no_ban() {
     let limiter = one_a_minute().await;

@@ -50,7 +50,7 @@ fn giving_up_on_an_undriven_runtime_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_waiter_outside_of_any_runtime_keeps_the_place_taken_on_one() {
+fn a_waiter_keeps_its_place_outside_of_any_runtime() {
     let (store, runtime) = (Watched::new(), runtime());
     let mut service = layer(&store.limiter(Limit::gcra(1, HOUR))).layer(Partner::new());
     let mut clone = service.clone();

@@ -15,7 +15,7 @@ use tower_throttle::{HOUR, Key, Limit, Limiter, MINUTE, Policy, SECOND};
 use super::{Partner, Watched, layer};
 use support::redis::Server;
 
-/// Ready when it is told to be, and fails when it is told to.
+/// Becomes ready, and fails, on demand.
 #[derive(Clone)]
 struct Moody(Arc<Mutex<Poll<Result<(), &'static str>>>>);
 
@@ -34,7 +34,7 @@ impl Service<()> for Moody {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_permit_is_taken_for_an_inner_service_that_is_not_ready() {
+async fn no_permit_is_acquired_before_the_inner_service_is_ready() {
     let store = Watched::new();
     let mood = Arc::new(Mutex::new(Poll::Pending));
     let mut service = layer(&store.limiter(Limit::gcra(1, SECOND))).layer(Moody(mood.clone()));
@@ -56,7 +56,7 @@ async fn errors_of_the_inner_service_pass_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_inner_service_that_breaks_down_meanwhile_is_not_sent_anything() {
+async fn a_broken_inner_service_gets_no_request() {
     let store = Watched::new();
     let limiter = store.limiter(Limit::gcra(1, SECOND));
     let mood = Arc::new(Mutex::new(Poll::Ready(Ok(()))));

@@ -59,7 +59,7 @@ async fn a_policy_that_fails_closed_is_asked_again_every_second() {
     assert_eq!(store.asked(), after([0, 1_000, 2_000, 3_000]));
 }
 
-/// A store that denies and tells no wait.
+/// A store that denies without a wait.
 struct Denies(Arc<AtomicU32>);
 
 impl Store for Denies {

@@ -72,7 +72,7 @@ async fn a_cost_of_zero_waits_for_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn stored_permits_are_taken_before_anybody_waits() {
+async fn stored_permits_are_used_before_callers_wait() {
     let limiter = limiter(Limit::gcra(10, SECOND).burst(5));
     for milliseconds in [0, 0, 0, 0, 0, 0, 100, 100] {
         assert_eq!(waited(&limiter, 1).await, ms(milliseconds));
@@ -197,7 +197,7 @@ async fn a_caller_who_goes_away_gives_the_permits_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_stay_taken_when_others_have_queued_behind() {
+async fn permits_stay_used_when_others_have_queued_behind() {
     let limiter = one_a_second().await;
     waited(&limiter, 3).await;
     let leaving = timeout(SECOND, limiter.acquire("api", "us", 4));
@@ -208,7 +208,7 @@ async fn permits_stay_taken_when_others_have_queued_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_in_the_queue_gives_back_without_disturbing_those_before() {
+async fn the_last_in_the_queue_gives_back_without_effect_on_others() {
     let limiter = one_a_second().await;
     waited(&limiter, 3).await;
     let leaving = timeout(SECOND, limiter.acquire("api", "us", 4));
@@ -219,7 +219,7 @@ async fn the_last_in_the_queue_gives_back_without_disturbing_those_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_shadow_what_would_have_to_wait_is_let_through_and_not_counted() {
+async fn in_shadow_requests_that_would_wait_pass_uncounted() {
     let limiter = idle_one_a_second();
     limiter.set_mode("api", Mode::Shadow).unwrap();
     for expected in [(true, 0), (true, 0), (false, 1), (false, 1), (false, 1)] {
@@ -251,7 +251,7 @@ async fn a_limit_nobody_can_wait_for_is_refused_with_alternatives() {
         assert_eq!(refused.error(), Some(&expected));
         assert_eq!(
             refused.to_string(),
-            "policy \"api\": only a limit of gcra, token_bucket or leaky_bucket can be waited for"
+            "policy \"api\": waiting needs a limit of gcra, token_bucket or leaky_bucket"
         );
         assert_eq!(limiter.peek("api", "us").await.unwrap().remaining(), 1);
     }
@@ -266,7 +266,7 @@ async fn a_policy_that_does_not_exist_is_refused_by_its_name() {
 }
 
 /// Redis, with a signal for each answer.
-struct Told(RedisStore, Answers);
+struct Recorded(RedisStore, Answers);
 
 #[derive(Clone, Default)]
 struct Answers(Arc<Notify>);
@@ -279,7 +279,7 @@ impl Answers {
     }
 }
 
-impl Store for Told {
+impl Store for Recorded {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         let Answers(told) = self.1.clone();
         match self.0.ask(checks) {
@@ -297,7 +297,7 @@ impl Store for Told {
 async fn one_an_hour(server: &Server) -> (Limiter, Answers) {
     let answers = Answers::default();
     let policy = Policy::new("api", Limit::gcra(1, HOUR)).on_store_failure(FailureMode::Deny);
-    let limiter = Limiter::builder(Told(server.store().await, answers.clone()), [policy])
+    let limiter = Limiter::builder(Recorded(server.store().await, answers.clone()), [policy])
         .timeout(60 * SECOND)
         .build()
         .unwrap();
@@ -349,7 +349,7 @@ async fn a_caller_who_leaves_before_the_answer_gives_back_its_permits() {
 async fn a_request_that_leaves_before_the_answer_gives_back() {
     let server = Server::start();
     let answers = Answers::default();
-    let store = Told(server.store().await, answers.clone());
+    let store = Recorded(server.store().await, answers.clone());
     let policy = Policy::new("api", Limit::gcra(1, HOUR)).max_wait(24 * HOUR);
     let limiter = Limiter::builder(store, [policy.on_store_failure(FailureMode::Deny)])
         .timeout(60 * SECOND)
@@ -373,7 +373,7 @@ async fn a_request_that_leaves_before_the_answer_gives_back() {
     assert!(next.await.is_ok(), "nobody is before it");
 }
 
-/// Fails as often as it was told to.
+/// Fails this many times.
 struct Failing {
     store: MemoryStore,
     failures: AtomicU32,
@@ -442,7 +442,7 @@ async fn asking_anew_takes_nothing_of_the_share() {
     for _ in 0..3 {
         assert!(limiter.acquire("api", "us", 1).await.is_ok());
     }
-    // Nobody is told of the questions that the store has not answered meanwhile.
+    // Questions that the store has not answered meanwhile are not observed.
     assert_eq!(*told.lock().unwrap(), [true; 3]);
 }
 

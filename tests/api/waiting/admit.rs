@@ -34,7 +34,7 @@ async fn a_caller_is_held_up_as_a_request_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_goes_away_while_it_is_held_up_gives_back_what_all_policies_granted() {
+async fn leaving_while_delayed_gives_back_permits_of_all_policies() {
     for limiter in patient_limiters() {
         assert!(limiter.admit("api", "us").await.is_ok());
         let both = limiter.admit_all([("api", "us", 1), ("beside", "us", 4)]);

@@ -39,7 +39,7 @@ impl Client {
     }
 }
 
-/// All limits that hold requests up, by default or because they are told to.
+/// All limits that can delay requests.
 fn every_limit() -> [Policy; 4] {
     let named = |limit| Policy::new("api", limit);
     [
@@ -51,7 +51,7 @@ fn every_limit() -> [Policy; 4] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_held_up_beyond_its_deadline_is_denied_and_takes_nothing() {
+async fn a_delay_beyond_the_deadline_denies_and_uses_nothing() {
     for policy in every_limit() {
         let client = Client::new(virtual_time::store(), policy.clone()).await;
         let before = client.wait_of_next().await;

@@ -52,7 +52,7 @@ async fn answered_in_seconds(longest: Duration) -> [usize; SECONDS] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn clients_who_wait_longer_than_the_longest_wait_get_the_whole_rate() {
+async fn impatient_clients_together_get_the_whole_rate() {
     for longest in [50, 250, 400].map(ms) {
         let answered = answered_in_seconds(longest).await;
         assert_eq!(answered, [RATE; SECONDS], "{longest:?}");

@@ -150,7 +150,7 @@ async fn the_wait_that_a_denial_tells_is_exact_to_the_microsecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_dropped_while_held_up_gives_back_every_policys_take() {
+async fn dropping_a_delayed_request_gives_back_every_policys_permits() {
     let (mut service, limiter) = service([
         Policy::new("second", Limit::gcra(1, SECOND)).max_wait(MINUTE),
         Policy::new("minute", Limit::fixed_window(10, MINUTE)),
@@ -190,7 +190,7 @@ async fn a_request_others_queue_behind_gives_back_what_nobody_awaits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_goes_on_keeps_what_it_has_taken() {
+async fn a_request_that_goes_on_keeps_its_permits() {
     let (mut service, limiter) = one_a_second(MINUTE).await;
     let (held_up, waited) = timed(send(&mut service)).await;
     assert_eq!((held_up.status().as_u16(), waited), (200, SECOND));

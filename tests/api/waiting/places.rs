@@ -139,7 +139,7 @@ async fn a_request_dropped_while_it_waits_for_a_place_gives_back() {
     }
 }
 
-/// Becomes ready, or fails, as it is told.
+/// Becomes ready, or fails, on demand.
 #[derive(Clone)]
 struct Moody(Arc<Mutex<Result<(), &'static str>>>);
 

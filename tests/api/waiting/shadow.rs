@@ -24,16 +24,16 @@ fn patient_policies() -> [Policy; 2] {
 }
 
 /// All results of decisions, in their order.
-type Told = Arc<Mutex<Vec<DecisionResult>>>;
+type Observed = Arc<Mutex<Vec<DecisionResult>>>;
 
 /// A limiter with this policy in shadow.
-fn in_shadow(policy: Policy) -> (Limiter, Told) {
-    let told = Told::default();
-    let log = Arc::clone(&told);
+fn in_shadow(policy: Policy) -> (Limiter, Observed) {
+    let events = Observed::default();
+    let log = Arc::clone(&events);
     let limiter = Limiter::builder(virtual_time::store(), [policy.mode(Mode::Shadow)])
         .on_decision(move |event: &DecisionEvent<'_>| log.lock().unwrap().push(event.result()))
         .build();
-    (limiter.unwrap(), told)
+    (limiter.unwrap(), events)
 }
 
 /// How long this many simultaneous requests are held up at most.
@@ -52,18 +52,18 @@ async fn longest_wait(limiter: &Limiter, requests: usize) -> Duration {
 }
 
 /// How many of them would have waited.
-fn count_shadow_denied(told: &Told) -> usize {
-    let told = told.lock().unwrap();
+fn count_shadow_denied(events: &Observed) -> usize {
+    let events = events.lock().unwrap();
     let denied = |result: &&DecisionResult| **result == DecisionResult::ShadowDenied;
-    told.iter().filter(denied).count()
+    events.iter().filter(denied).count()
 }
 
 #[tokio::test(start_paused = true)]
 async fn shadow_denials_for_a_wait_delay_nobody_once_enforced() {
     for policy in patient_policies() {
-        let (limiter, told) = in_shadow(policy.clone());
+        let (limiter, events) = in_shadow(policy.clone());
         assert_eq!(longest_wait(&limiter, 30).await, Duration::ZERO);
-        assert_eq!(count_shadow_denied(&told), 29, "{policy:?}");
+        assert_eq!(count_shadow_denied(&events), 29, "{policy:?}");
         limiter.set_mode("api", Mode::Enforce).unwrap();
         assert_eq!(longest_wait(&limiter, 1).await, SECOND, "{policy:?}");
     }
@@ -72,14 +72,14 @@ async fn shadow_denials_for_a_wait_delay_nobody_once_enforced() {
 #[tokio::test(start_paused = true)]
 async fn a_patient_policy_in_shadow_delays_nothing_outside_of_http() {
     for policy in patient_policies() {
-        let (limiter, told) = in_shadow(policy.clone());
+        let (limiter, events) = in_shadow(policy.clone());
         for _ in 0..10 {
             let checked = limiter.check("api", Key::everybody()).await.unwrap();
             assert!(checked.is_allowed());
             let held = limiter.admit("api", Key::everybody()).await;
             assert!(held.is_ok());
         }
-        assert_eq!(count_shadow_denied(&told), 19, "{policy:?}");
+        assert_eq!(count_shadow_denied(&events), 19, "{policy:?}");
         limiter.set_mode("api", Mode::Enforce).unwrap();
         assert_eq!(longest_wait(&limiter, 1).await, SECOND, "{policy:?}");
     }
@@ -100,9 +100,9 @@ async fn a_wait_in_shadow_brings_no_ban() {
 async fn an_impatient_policy_in_shadow_counts_denials_and_bans() {
     let policy = Policy::new("api", Limit::gcra(1, SECOND));
     let penalty = Penalty::after(1, MINUTE, HOUR);
-    let (limiter, told) = in_shadow(policy.penalty(penalty));
+    let (limiter, events) = in_shadow(policy.penalty(penalty));
     longest_wait(&limiter, 3).await;
-    assert_eq!(count_shadow_denied(&told), 2);
+    assert_eq!(count_shadow_denied(&events), 2);
     let shown = limiter.peek("api", Key::everybody()).await.unwrap();
     assert_eq!(shown.banned_for(), Some(HOUR));
 }

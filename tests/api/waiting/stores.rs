@@ -10,16 +10,16 @@ use support::on_every_store;
 
 on_every_store! {
     costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds
-    an_impatient_caller_takes_nothing_and_is_told_how_long
+    an_impatient_caller_uses_nothing_and_gets_the_wait
     who_waits_until_it_fits_never_passes_the_limit
     a_cost_above_the_capacity_fits_only_when_borrowed
     a_denial_of_one_who_waits_is_exact_about_when_to_come_back
     permits_that_nobody_has_queued_behind_are_given_back
-    permits_that_somebody_has_queued_behind_stay_taken
+    permits_with_a_queue_behind_them_stay_used
     what_has_been_paid_meanwhile_is_not_given_back_once_more
     a_queue_lets_one_out_at_a_time_and_says_when
     a_queue_that_is_full_denies_until_there_is_room
-    one_who_does_not_wait_is_told_no_delay
+    a_caller_that_does_not_wait_gets_no_delay
 }
 
 const FOR_EVER: Micros = Micros::new(u64::MAX);
@@ -67,7 +67,7 @@ async fn costs_of_1_1_2_4_8_1_at_1_a_second_wait_0_1_1_2_4_8_seconds(bench: &Ben
     }
 }
 
-async fn an_impatient_caller_takes_nothing_and_is_told_how_long(bench: &Bench) {
+async fn an_impatient_caller_uses_nothing_and_gets_the_wait(bench: &Bench) {
     for limit in every_bucket() {
         let _ = bench.act(limit, borrow(8, FOR_EVER)).await;
         let before = bench.ask(limit, 0).await;
@@ -151,7 +151,7 @@ async fn permits_that_nobody_has_queued_behind_are_given_back(bench: &Bench) {
     }
 }
 
-async fn permits_that_somebody_has_queued_behind_stay_taken(bench: &Bench) {
+async fn permits_with_a_queue_behind_them_stay_used(bench: &Bench) {
     for limit in every_bucket() {
         let first = bench.act(limit, borrow(5, FOR_EVER)).await;
         let second = bench.act(limit, borrow(1, FOR_EVER)).await;
@@ -215,7 +215,7 @@ async fn a_queue_that_is_full_denies_until_there_is_room(bench: &Bench) {
     assert_eq!(bench.ask(queue, 3).await.outcome(), Outcome::NeverFits);
 }
 
-async fn one_who_does_not_wait_is_told_no_delay(bench: &Bench) {
+async fn a_caller_that_does_not_wait_gets_no_delay(bench: &Bench) {
     for limit in every_bucket() {
         assert_eq!(bench.drain(limit, 1).await, 3);
         let denied = bench.ask(limit, 1).await;

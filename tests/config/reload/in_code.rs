@@ -18,7 +18,7 @@ const SECOND_POLICY: &str =
     "[[policy]]\nname = \"tenant\"\nalgorithm = \"gcra\"\nlimit = \"9/day\"\nkey = \"host\"";
 
 #[tokio::test]
-async fn a_reload_keeps_the_policies_in_code_and_what_was_used_under_them() {
+async fn a_reload_keeps_policies_in_code_and_their_usage() {
     let file = Limits::new(&limit("9/day"));
     let with_tenants = ConfigFile::new(file.path()).policy(tenant(3)).unwrap();
     let mut limits = watch(with_tenants).await;

@@ -17,7 +17,7 @@ impl Observer for Count {
     }
 }
 
-/// One that panics when told is told again.
+/// A hook that panics is called again.
 #[tokio::test]
 async fn observers_and_callbacks_survive_a_reread_of_the_file() {
     let file = Limits::new(&limit("3/day"));
@@ -57,7 +57,7 @@ async fn used_permits_stay_used_when_a_limits_number_changes() {
 
 /// As docs/configuration.md says of windows and of debts.
 #[tokio::test]
-async fn what_stays_used_is_a_number_in_a_window_and_a_share_of_a_debt() {
+async fn windows_keep_a_count_and_debts_a_share() {
     let text = |algorithm: &str, limit: &str, more: &str| {
         with("", limit, more).replace("fixed-window", algorithm)
     };

@@ -7,7 +7,7 @@ use support::log::Log;
 
 /// No other test of this program may listen everywhere.
 #[tokio::test]
-async fn each_reload_is_logged_and_a_file_without_policies_is_warned_of() {
+async fn reloads_are_logged_and_missing_policies_warned_of() {
     let log = Log::listen_everywhere();
     let file = Limits::new("store = \"memory\"\npolicy = []\n");
     let path = file.path().display().to_string();

@@ -133,7 +133,7 @@ async fn a_change_that_the_system_does_not_report_is_found_by_looking() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_gone_leaves_its_limits_in_force_until_it_is_back() {
+async fn a_missing_file_leaves_its_limits_in_force() {
     let file = Limits::new(&limit("3/day"));
     let mut limits = file.open().await;
     fs::remove_file(file.path()).unwrap();

@@ -6,7 +6,7 @@ use tower_throttle::{ChangeEvent, ConfigFile, Mode, Observer};
 
 use super::file::{Limits, limit, watch, with};
 
-/// The changes that it was told of, each in a word or two.
+/// The changes that it got, each in a word or two.
 #[derive(Clone, Default)]
 struct Changes(Arc<Mutex<Vec<String>>>);
 
@@ -28,7 +28,7 @@ impl Observer for Changes {
 }
 
 #[tokio::test]
-async fn an_observer_is_told_of_reads_changes_and_refusals() {
+async fn observers_get_reads_changes_and_refusals() {
     let changes = Changes::default();
     let file = Limits::new(&limit("3/day"));
     let mut limits = watch(ConfigFile::new(file.path()).observe(changes.clone())).await;

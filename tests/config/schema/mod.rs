@@ -239,7 +239,7 @@ fn every_way_to_name_a_store_is_allowed() {
 }
 
 #[test]
-fn files_of_the_wrong_structure_are_refused_by_schema_and_reader() {
+fn schema_and_reader_refuse_the_wrong_structure() {
     let files = [
         "",
         "store = 5",

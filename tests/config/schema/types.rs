@@ -1,5 +1,5 @@
-//! The format as types, of which the schema is made. They are never read: the crate reads by hand,
-//! so that its errors can name the line and what would be right.
+//! The format as types, from which the schema is generated. The crate itself reads the format by hand,
+//! so that its errors can name the line and the remedy.
 #![allow(dead_code)]
 
 use schemars::JsonSchema;
@@ -10,66 +10,64 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Rate limits")]
 pub(super) struct File {
-    /// Where requests are counted: "memory" for this process alone, or the address of a server.
-    /// An address with a password belongs in a variable of the environment.
+    /// "memory" to count in this process alone, or the address of a server. Put an address with a
+    /// password into an environment variable.
     store: Address,
-    /// How the servers of the store are known over TLS, and this process by them.
+    /// TLS settings of the store.
     tls: Option<Tls>,
-    /// What every key in Redis begins with. Services with different prefixes count apart.
+    /// The start of every key in Redis. Services with different prefixes count separately. Default:
+    /// "throttle".
     prefix: Option<String>,
-    /// Hashes clients with a secret, so that who reads the store cannot find out who they are.
+    /// The secret for hashing subjects, so that the store does not reveal clients.
     secret: Option<Variable>,
-    /// The quota headers of responses; "draft-11" unless said. In a list, "denials" puts all its
-    /// others on denials only.
+    /// The quota headers of responses. "denials" in a list sends the others on denials only. Default:
+    /// "draft-11".
     headers: Option<OneOrMore<Headers>>,
-    /// The body of the responses to rejected requests; "problem-json" unless said.
+    /// The body of rejections. Default: "problem-json".
     rejection: Option<Body>,
-    /// The time that a decision may take, 1 ms to 60 s, before the failure modes decide; "50ms"
-    /// unless said.
+    /// The longest time for a decision, 1 ms to 60 s; then the failure modes decide. Default: "50ms".
     timeout: Option<Time>,
-    /// What policies that do not say it themselves decide when the store gives no answer; "allow"
-    /// unless said.
+    /// What policies without their own on_store_failure decide when the store gives no answer.
+    /// Default: "allow".
     on_store_failure: Option<FailureMode>,
-    /// The addresses and ranges of the proxies in front. Unless said nobody is trusted, and the peer
-    /// is the client.
+    /// The addresses and ranges of your proxies. Default: none, so the peer is the client.
     trusted_proxies: Option<Vec<String>>,
-    /// The one header in which the proxies tell the client's address; "x-forwarded-for" unless said.
+    /// The one header in which your proxies write the client's address. Default: "x-forwarded-for".
     client_address: Option<AddressHeader>,
-    /// How many proxies are in front, where their addresses are unknown.
+    /// The number of proxies in front, if their addresses are unknown.
     #[schemars(range(min = 1, max = 64))]
     trusted_hops: Option<u32>,
-    /// The bits by which IPv6 clients and peers are told apart; 64 unless said.
+    /// IPv6 addresses that share this many leading bits are one client. Default: 64.
     #[schemars(range(min = 32, max = 128))]
     ipv6_prefix: Option<u8>,
-    /// Requests that are not limited, whatever the policies say.
+    /// Requests that are not limited.
     exempt: Option<OneOrMore<Route>>,
-    /// Whether CORS preflights pass without being limited; not so unless said.
+    /// Whether CORS preflights pass without being limited. Default: false.
     skip_preflights: Option<bool>,
-    /// Clients that are refused with 403: by address whatever they ask for, by key only what a policy
-    /// with this key is about that is not off.
+    /// Clients that are refused with 403. An address is refused for every request, a key only for
+    /// requests to which a policy with this key applies that is not off.
     deny: Option<Vec<Client>>,
-    /// Clients that are let through uncounted: by address past all policies, by key past those with
+    /// Clients that are neither limited nor counted. An address skips all policies, a key those with
     /// this key.
     allow: Option<Vec<Client>>,
-    /// The policies. All that apply to a request are decided together, all or nothing. [] if there
-    /// are to be none.
+    /// The policies. All that apply to a request are decided together, all or nothing. Write [] for
+    /// none.
     policy: Vec<Policy>,
 }
 
-/// Paths are those of files in PEM.
+/// TLS settings. Files are in PEM.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tls {
-    /// The certificates of the authorities to trust; those that the system trusts unless said.
+    /// The certificates of the authorities to trust. Default: the system's.
     ca_file: Option<String>,
-    /// The certificate of this process, for servers that ask for one, with its chain.
+    /// The client certificate with its chain, for servers that ask for one.
     certificate_file: Option<String>,
-    /// The private key of this certificate.
+    /// The private key of the client certificate.
     key_file: Option<String>,
-    /// What the certificates of all servers are for; the addresses by which they are reached unless
-    /// said.
+    /// The name in the certificates of all servers. Default: the address of each server.
     server_name: Option<String>,
-    /// Dangerous: whether any certificate of a server is accepted, whoever has signed it.
+    /// Dangerous: whether every server certificate is accepted, also an attacker's. Default: false.
     danger_accept_invalid_certs: Option<bool>,
 }
 
@@ -91,40 +89,43 @@ pub(super) struct Tls {
     "else" = { "required": ["key"] },
 ))]
 pub(super) struct Policy {
-    /// Its name in headers, answers and stored keys: 1 to 64 printable ASCII characters. Another
-    /// name starts its counts anew.
+    /// The name in headers, responses and stored keys: 1 to 64 printable ASCII characters. Renaming a
+    /// policy resets its usage.
     #[schemars(regex(pattern = r"^[ -~]{1,64}$"))]
     name: String,
-    /// How it counts.
+    /// The algorithm.
     algorithm: Algorithm,
-    /// Permits in a time, as "100/min" or "5/15min", or a list of up to four of these, which all have
-    /// to hold; of concurrency, requests at the same time, as 20. "0/s", or 0, admits nothing.
+    /// Permits in a period, such as "100/min" or "5/15min", or a list of up to four rates, all of
+    /// which must hold. concurrency: requests at the same time, such as 20. "0/s", or 0, admits
+    /// nothing.
     limit: Limit,
-    /// gcra: permits that can be taken at once; as many as the limit unless said. A list, when the
-    /// limit is one: a number for each rate.
+    /// gcra: the most permits at once; a list with a number for each rate if limit is a list. Default:
+    /// as many as the limit.
     burst: Option<OneOrMore<Permits>>,
-    /// token-bucket, leaky-bucket: permits that the bucket holds; as many as the limit unless said.
+    /// token-bucket, leaky-bucket: permits that the bucket holds. Default: as many as the limit.
     capacity: Option<Permits>,
-    /// leaky-bucket: whether requests leave one after the other; so unless said.
+    /// leaky-bucket: whether requests are delayed, so that they are spaced evenly. Default: true.
     delay: Option<bool>,
-    /// fixed-window: whether windows begin at full minutes, hours, days in UTC; not so unless said.
+    /// fixed-window: whether windows begin at full minutes, hours or days in UTC. Default: false.
     aligned: Option<bool>,
-    /// sliding-window: counts for each window; 10 unless said.
+    /// sliding-window: counts for each window. Default: 10.
     #[schemars(range(min = 1, max = 1000))]
     slices: Option<u32>,
-    /// concurrency: how long a request counts whose server was killed; "30s" unless said.
+    /// concurrency: how long a request counts after its server was killed. Default: "30s".
     lease: Option<Time>,
-    /// Other limits for requests in which a key has certain values; the first that is about a request
-    /// holds. All have the limit of the policy unless said.
+    /// Other limits for requests with certain key values. The first tier that matches a request sets
+    /// its limit.
     #[schemars(length(min = 1))]
     tiers: Option<Vec<Tier>>,
-    /// Whose quota it is. A list makes one key of all. Of a policy that is on "none" handlers say it.
+    /// Whose quota is used. A list combines several into one key. With on = "none", handlers supply
+    /// the key.
     key: Option<OneOrMore<Key>>,
-    /// The requests that it is about; every request unless said. "none": only handlers ask by it.
+    /// The requests to which the policy applies. "none": handlers check it themselves. Default: every
+    /// request.
     on: Option<On>,
-    /// Permits for each request, or the header to read them from; 1 unless said.
+    /// Permits for each request, or the header to read their number from. Default: 1.
     cost: Option<Cost>,
-    /// Only requests that are answered with this HTTP status count; all unless said.
+    /// Count only requests whose response has this HTTP status. Default: every request counts.
     count_status: Option<OneOrMore<Status>>,
     /// Only gRPC calls that end with this status count, as 16 for UNAUTHENTICATED; all unless said.
     /// Beside count_status, either.
@@ -143,54 +144,54 @@ pub(super) struct Policy {
     /// gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long,
     /// 1 ms to 24 h, instead of being denied.
     max_wait: Option<Time>,
-    /// Policies of the same group keep what they know of a subject in one place; none unless said.
+    /// gcra, token-bucket, leaky-bucket: policies of one group share a stored key for each subject.
+    /// Default: a stored key for each policy.
     #[schemars(regex(pattern = r"^[ -~]{1,64}$"))]
     group: Option<String>,
-    /// Bans who is denied too often.
+    /// Bans a subject that is denied too often. Default: no bans.
     penalty: Option<Penalty>,
-    /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of subjects that
-    /// are often asked for in batches; false unless said.
+    /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of busy subjects in
+    /// batches. Default: false.
     prefetch: Option<Prefetch>,
-    /// What becomes of a request that does not say whose it is; unless said "shared", and 500 without a
-    /// user.
+    /// For requests without the header, the host or the user in key. Default: "shared"; without a
+    /// user, 500.
     on_missing_key: Option<OnMissingKey>,
-    /// What it decides when the store gives no answer; what the file says for all unless said.
+    /// What the policy decides when the store gives no answer. Default: the file's on_store_failure.
     on_store_failure: Option<FailureMode>,
-    /// Whether the log, observers and the list of who is denied most show in clear whom it denies;
-    /// not so unless said. For keys that are no secret.
+    /// Whether the log, observers and the list of most denied subjects show the keys of denied
+    /// subjects. Only for keys that are not secret. Default: false, they show a hash.
     show_subject: Option<bool>,
 }
 
-/// Another limit for requests in which a key has one of these values.
+/// Another limit for requests with one of these key values.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tier {
-    /// The key: "header:<name>", "host" or "user"; that of the policy, if it is one of these, unless said.
+    /// The key: "header:<name>", "host" or "user". Default: the policy's key, if it is one of these.
     #[schemars(regex(pattern = r"^(host|user|header:.+)$"))]
     key: Option<String>,
     /// The values of the key.
     values: OneOrMore<String>,
-    /// As that of the policy, and as many rates.
+    /// As in the policy, with as many rates.
     limit: Limit,
-    /// gcra: permits that can be taken at once; as many as the limit unless said.
+    /// gcra: the most permits at once. Default: as many as the limit.
     burst: Option<OneOrMore<Permits>>,
-    /// token-bucket, leaky-bucket: permits that the bucket holds; as many as the limit unless said.
+    /// token-bucket, leaky-bucket: permits that the bucket holds. Default: as many as the limit.
     capacity: Option<Permits>,
 }
 
-/// A ban for who is denied too often.
+/// A ban of subjects that are denied too often.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Penalty {
-    /// So many denials bring a ban.
+    /// The number of denials that cause a ban.
     #[schemars(range(min = 1, max = 100))]
     denials: u32,
-    /// When they come in a time of this length.
+    /// The time within which they count.
     within: Time,
-    /// How long the ban is.
+    /// The length of a ban.
     ban: Time,
-    /// Each ban is twice as long as the one before, up to this; each is as long as the first unless
-    /// said.
+    /// Each further ban is twice as long, up to this length. Default: all bans are equally long.
     longest: Option<Time>,
 }
 
@@ -201,18 +202,18 @@ enum Prefetch {
     Terms(PrefetchTerms),
 }
 
-/// How much of a limit a process holds in advance, and for how long.
+/// How many permits a process takes in advance, and for how long.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PrefetchTerms {
-    /// The most that a process holds, as a share of the limit: above 0, at most 1; 0.1 unless said.
+    /// The most that a process holds, as a share of the limit: above 0, at most 1. Default: 0.1.
     #[schemars(extend("exclusiveMinimum" = 0, "maximum" = 1))]
     share: Option<f64>,
-    /// How long it hands permits out after they were taken, 10 ms to 60 s; "1s" unless said.
+    /// How long permits may be handed out after they were taken, 10 ms to 60 s. Default: "1s".
     max_age: Option<Time>,
 }
 
-/// A variable of the environment.
+/// An environment variable.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Variable {
@@ -221,18 +222,18 @@ pub(super) struct Variable {
     env: String,
 }
 
-/// Clients whose key has one of these values.
+/// Clients with one of these key values.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Values {
-    /// The key, as a policy has it: "header:<name>", "host" or "user".
+    /// The key of a policy: "header:<name>", "host" or "user".
     #[schemars(regex(pattern = r"^(host|user|header:.+)$"))]
     key: String,
     /// The values of the key.
     values: OneOrMore<String>,
 }
 
-/// This process decides by itself, with a share of the limit.
+/// The process decides with a share of the limit, counted in its own memory.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Local {
@@ -268,7 +269,7 @@ enum OneOrMore<T> {
     More(#[schemars(length(min = 1))] Vec<T>),
 }
 
-/// A whole number with its unit, as "50ms", "2s", "15min", "1h" or "1day".
+/// A whole number with its unit, such as "50ms", "2s", "15min", "1h" or "1day".
 #[derive(Deserialize, JsonSchema)]
 struct Time(#[schemars(regex(pattern = r"^[0-9]+(ms|s|min|h|day)$"))] String);
 
@@ -312,7 +313,7 @@ enum OnWord {
     None,
 }
 
-/// A path, or a method and a path, as "/api/{*rest}" or "POST /login".
+/// A path, or a method and a path, such as "/api/{*rest}" or "POST /login".
 #[derive(Deserialize, JsonSchema)]
 struct Route(#[schemars(regex(pattern = r"^([^ ]+ +)?/.*$"))] String);
 

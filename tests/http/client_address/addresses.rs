@@ -107,7 +107,7 @@ fn bytes_outside_ascii_are_no_address_and_hide_no_client() {
 }
 
 #[test]
-fn ipv6_clients_are_told_apart_by_the_prefix() {
+fn ipv6_clients_are_separated_by_the_prefix() {
     let line = ["2001:db8:1:2:3:4:5:6"];
     for (bits, network) in [(32, "2001:db8::"), (48, "2001:db8:1::"), (128, line[0])] {
         let extractor = x_forwarded_for().ipv6_prefix(bits);

@@ -91,7 +91,7 @@ fn forwarded_elements_without_an_address_are_hops_too() {
 
 /// The client sends `for=6.6.6.6, x="`, and the two proxies append their elements.
 #[test]
-fn a_quote_left_open_never_moves_the_place_to_what_the_client_wrote() {
+fn an_open_quote_never_selects_what_the_client_wrote() {
     let nobody = || unattributed(PROXY);
     for hops in 1..=4 {
         assert_rows(

@@ -87,7 +87,7 @@ fn x_forwarded_for_is_read_from_the_right_to_the_first_client() {
 }
 
 #[test]
-fn a_request_that_names_no_client_is_keyed_by_the_last_trusted_hop() {
+fn requests_without_a_client_use_the_last_trusted_hop() {
     assert_rows(
         &x_forwarded_for(),
         "x-forwarded-for",
@@ -212,7 +212,7 @@ fn only_the_configured_header_is_consulted() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_with_what_would_be_right() {
+fn invalid_settings_are_refused_with_the_remedy() {
     let refusal = |extractor: ClientAddr| extractor.validate().unwrap_err().to_string();
     assert_eq!(
         refusal(x_forwarded_for().ipv6_prefix(24)),
@@ -245,7 +245,7 @@ fn settings_that_make_no_sense_are_refused_with_what_would_be_right() {
 /// A request whose address is missing is on no list. One whose address cannot be read is refused if
 /// addresses are denied.
 #[test]
-fn a_header_that_is_absent_is_told_from_one_that_cannot_be_read() {
+fn absent_and_unreadable_headers_differ() {
     let address = |lines: &[&str]| {
         let request = request(tcp(PROXY), "cf-connecting-ip", lines);
         tower_throttle::AddressExtractor::address(&single(), &RequestHead::new(&request))
@@ -272,7 +272,7 @@ fn a_list_is_not_read_as_one_address() {
 
 /// Otherwise clients could choose whose quota they use: each address they make up is a proxy's.
 #[test]
-fn to_trust_every_address_is_refused_unless_the_proxies_are_counted() {
+fn trusting_every_address_needs_trusted_hops() {
     type Make = fn(&[&'static str]) -> Result<ClientAddr, ConfigError>;
     let each: [Make; 3] = [
         |trusted| ClientAddr::x_forwarded_for(trusted),
@@ -291,8 +291,8 @@ fn to_trust_every_address_is_refused_unless_the_proxies_are_counted() {
             assert_eq!(
                 trusting.validate().unwrap_err().to_string(),
                 format!(
-                    "trusted_proxies: got {named:?}: if every address is a proxy's, clients choose \
-                     whose quota they use; list the proxies' addresses, or count the proxies with \
+                    "trusted_proxies: got {named:?}: if all addresses are trusted, clients choose \
+                     their own address; list the proxies' addresses, or count the proxies with \
                      trusted_hops"
                 )
             );

@@ -60,7 +60,7 @@ async fn a_layer_that_is_added_before_the_limit_comes_too_late() {
 
 /// The layer says of every request that it came over the socket.
 #[tokio::test]
-async fn a_tcp_client_of_the_same_router_is_not_taken_for_the_proxy() {
+async fn a_tcp_client_of_the_same_router_is_not_the_proxy() {
     let app = Router::new().route("/", get(async || "served"));
     let app = app.layer(limited()).layer(Extension(Peer::UnixSocket));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

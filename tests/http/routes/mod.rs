@@ -391,7 +391,7 @@ mod behind_axums_router {
     }
 
     #[tokio::test]
-    async fn the_slash_after_the_path_of_a_nested_service_is_no_way_around() {
+    async fn a_slash_after_a_nested_path_is_no_bypass() {
         for target in ["/api", "/api/", "/api//"] {
             for pattern in ["/api", "/api/", "/"] {
                 let found = matches_inside(nested_service, pattern, target).await;

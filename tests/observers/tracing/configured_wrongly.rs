@@ -81,7 +81,7 @@ async fn ask(store: RedisStore, subjects: u64) -> Limiter {
 
 /// That node has about a third of the keys, so the breaker opens and closes.
 #[tokio::test]
-async fn a_store_over_one_cluster_node_is_told_once_what_to_use() {
+async fn a_store_over_one_cluster_node_logs_the_remedy_once() {
     let cluster = Cluster::start();
     let url = cluster.masters[0].url();
     let pool = deadpool_redis::Config::from_url(&url);
@@ -129,7 +129,7 @@ async fn a_server_without_authentication_logs_no_password() {
 #[tokio::test]
 async fn a_configuration_that_becomes_wrong_is_reported() {
     for (change, advice) in [
-        ("-evalsha", "the server's user lacks a right"),
+        ("-evalsha", "the server's user lacks a permission"),
         (">another", "refuses the user or the password"),
     ] {
         let server = Server::start();
@@ -157,7 +157,7 @@ async fn a_configuration_that_becomes_wrong_is_reported() {
         };
         let is_told = tokio::time::timeout(GENEROUS, until_told).await;
         assert!(is_told.is_ok(), "{change}: {:#?}", log.entries());
-        // And is not told a second time.
+        // It is not logged a second time.
         for _ in 0..50 {
             ask_again().await;
         }

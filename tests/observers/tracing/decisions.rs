@@ -80,7 +80,7 @@ async fn a_store_failure_is_logged_with_its_consequence() {
         (FailureMode::Allow, "let through uncounted", "failed_open"),
         (
             FailureMode::Deny,
-            "refused for lack of an answer",
+            "denied because the store failed",
             "failed_closed",
         ),
     ] {
@@ -110,7 +110,7 @@ async fn a_refusal_says_why() {
     ] {
         let (log, _listening) = Log::listen();
         assert_eq!(send(&limiter, from(None, headers)).await, status);
-        let event = only(&log, Level::DEBUG, "refused without asking");
+        let event = only(&log, Level::DEBUG, "rejected before evaluation");
         assert_eq!(event.names(), ["policy", "reason"]);
         assert_eq!(event.field("policy"), "user");
         assert_eq!(event.field("reason"), reason);
@@ -134,7 +134,7 @@ async fn refusals_in_shadow_are_not_logged_as_refusals() {
             reject(),
             Level::DEBUG,
             "missing_key",
-            "would have been refused without asking",
+            "would have been rejected before evaluation",
         ),
         (
             reject().by(PeerAddr),

@@ -37,7 +37,7 @@ fn behind(proxies: &[&str]) -> ClientAddr {
 const FORWARDED_FOR: (&str, &str) = ("x-forwarded-for", "203.0.113.9");
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_that_is_taken_for_the_client_is_warned_of_once_a_minute() {
+async fn an_untrusted_proxy_is_warned_of_once_a_minute() {
     let (log, _listening) = Log::listen();
     let limiter = limiter([by(PeerAddr)]);
     for minute in 1..4 {
@@ -137,7 +137,7 @@ async fn direct_clients_and_trusted_proxies_are_no_mistake() {
 
 #[cfg(feature = "config")]
 #[tokio::test]
-async fn a_file_that_trusts_no_proxy_is_told_what_to_write() {
+async fn the_log_shows_what_to_write_to_trust_a_proxy() {
     let text = "store = \"memory\"\n[[policy]]\nname = \"client\"\nalgorithm = \"gcra\"\n\
                 limit = \"100/min\"\nkey = ";
     for (key, trusted, is_mistake) in [
@@ -222,7 +222,7 @@ fn get(path: &str) -> Request<Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_a_policy_counts_twice_is_warned_of_once_a_minute() {
+async fn double_counting_is_warned_of_once_a_minute() {
     let (log, _listening) = Log::listen();
     let twice = limiter([by(Header::new("x-user"))]);
     for minute in 1..3 {

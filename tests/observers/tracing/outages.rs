@@ -66,9 +66,9 @@ impl Store for Named {
     }
 }
 
-/// What whoever is on call has to know, of each of several limiters.
+/// What an operator on call has to know, for each of several limiters.
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_told_with_what_becomes_of_each_policy() {
+async fn an_outage_is_logged_with_the_effect_on_each_policy() {
     let (log, _listening) = Log::listen();
     let broken = Broken(Arc::default());
     let policies = [
@@ -122,7 +122,7 @@ async fn an_outage_is_told_with_what_becomes_of_each_policy() {
     assert_eq!(limiter.outage(), None);
 }
 
-/// Nothing else tells of them: they open no breaker.
+/// The log is the only sign of them: they open no breaker.
 #[tokio::test(start_paused = true)]
 async fn a_full_or_overloaded_store_is_warned_of_once_a_minute() {
     struct Failing(StoreErrorKind);
@@ -160,7 +160,7 @@ async fn a_full_or_overloaded_store_is_warned_of_once_a_minute() {
 
 /// As with a cluster of which one node is down.
 #[tokio::test(start_paused = true)]
-async fn a_store_with_a_failing_part_is_logged_once_a_minute_and_asked_on() {
+async fn a_failing_part_is_logged_once_a_minute() {
     /// Every second question is about the part that is gone.
     struct HalfGone(AtomicBool);
 

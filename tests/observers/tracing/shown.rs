@@ -28,9 +28,9 @@ fn policy(name: &str, header: &str) -> Policy {
     Policy::new(name, Limit::gcra(1, MINUTE)).by(Header::new(header))
 }
 
-/// Each way to be denied, and what it is told as.
+/// Each kind of denial, and its event.
 #[tokio::test]
-async fn a_subject_is_shown_wherever_its_policy_denies_it_and_no_other_is() {
+async fn only_subjects_of_their_policy_are_shown() {
     let penalty = Penalty::after(100, MINUTE, MINUTE);
     for is_late in [false, true] {
         for shown in [

@@ -81,7 +81,7 @@ async fn ask(stage: &Stage, states: &States, (question, is_final): &Asked) -> Ve
 
 /// How many permits were taken of each state, according to the answers. For a limit all rates are
 /// taken, or none.
-fn taken(answered: &[(Question, Vec<Decision>)]) -> [u64; STATES] {
+fn acquired(answered: &[(Question, Vec<Decision>)]) -> [u64; STATES] {
     let mut taken = [0; STATES];
     for (question, answer) in answered {
         let each = || question.states.iter().zip(answer);
@@ -95,7 +95,7 @@ fn taken(answered: &[(Question, Vec<Decision>)]) -> [u64; STATES] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn permits_left_are_those_not_taken_whichever_script_took_them() {
+async fn remaining_permits_agree_across_scripts() {
     assert_nothing_lost(Stage::start().await).await;
 }
 
@@ -141,7 +141,7 @@ async fn assert_nothing_lost(stage: Stage) {
             .iter()
             .filter(|(_, answer)| is_denied(answer))
             .count();
-        for (state, taken) in taken(&answered).into_iter().enumerate() {
+        for (state, taken) in acquired(&answered).into_iter().enumerate() {
             let look = Question {
                 states: vec![(state, false)],
                 cost: 0,

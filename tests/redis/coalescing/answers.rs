@@ -69,7 +69,7 @@ pub(super) fn follow(
     before: Duration,
     takes: &[(u64, Decision)],
 ) -> Result<Duration, String> {
-    // Each allowed one tells the debt after it.
+    // Each allowed answer contains the debt after it.
     let (mut let_in, denied): (Vec<_>, Vec<_>) = takes
         .iter()
         .partition(|(_, decision)| decision.is_allowed());
@@ -203,7 +203,7 @@ async fn policies_do_not_mix() {
 
 /// As with [`limit_by`](tower_throttle::Policy::limit_by): they count in one key.
 #[tokio::test]
-async fn takes_of_one_key_under_several_limits_are_judged_each_by_its_own() {
+async fn acquires_of_one_key_are_decided_each_by_its_own_limit() {
     let stage = Stage::start().await;
     let limits = [30, 60].map(|capacity| Limit::gcra(1, HOUR).burst(capacity));
     stage.proxy.set(SLOW);

@@ -137,7 +137,7 @@ async fn a_key_behind_one_that_fails_is_asked_for_all_its_callers() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
+async fn a_corrupt_value_fails_alone_and_is_not_changed() {
     for limit in limits_of_three() {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
@@ -157,7 +157,7 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
 /// Those before it in the trip are counted, so are those after it, and its own takes are let
 /// through.
 #[tokio::test]
-async fn in_shadow_a_key_that_holds_something_else_is_let_through_alone() {
+async fn in_shadow_a_corrupt_value_passes_alone() {
     let limit = Limit::fixed_window(3, HOUR);
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);

@@ -7,8 +7,8 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{HOUR, Limit, MINUTE, Outcome, Penalty, SECOND, StoreErrorKind, per_second};
 
 use super::model::{
-    Answered, Place, Question, States, answer, assert_in_order, check, in_runs, is_allowed,
-    replies_beside_a_corrupt_key, scripts_of_four_rounds, told_without_memory,
+    Answered, Place, Question, States, answer, answers_without_memory, assert_in_order, check,
+    in_runs, is_allowed, replies_beside_a_corrupt_key, scripts_of_four_rounds,
 };
 use super::{SLOW, Stage};
 
@@ -152,17 +152,17 @@ async fn a_question_that_fails_fails_alone_and_takes_nothing() {
 
 /// Questions that need no write are answered.
 #[tokio::test]
-async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_hold_and_nothing_is_acquired() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let [denied, later] = told_without_memory(&stage, take_one_each, async || ()).await;
+    let [denied, later] = answers_without_memory(&stage, take_one_each, async || ()).await;
     assert!(denied.iter().all(|answer| !is_allowed(answer)));
     assert!(later.iter().all(|answer| answer[0].remaining() == 2));
 }
 
 /// What is not written is not taken, also with regard to those who are decided later.
 #[tokio::test]
-async fn on_a_server_out_of_memory_takes_that_failed_deny_no_later_one() {
+async fn on_a_full_server_failed_acquires_deny_no_later_ones() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     take_one_each(&stage, 3).await;

@@ -28,7 +28,7 @@ async fn a_refusal_of_the_server_fails_every_passenger() {
 
 /// As if they had asked alone: a denial needs no memory.
 #[tokio::test]
-async fn on_a_server_out_of_memory_a_denial_stands_beside_takes_that_fail() {
+async fn on_a_full_server_a_denial_holds_beside_failed_acquires() {
     let stage = Stage::start().await;
     for (name, limit) in limits::in_time(9, DAY) {
         stage.proxy.set(Way::Pass);

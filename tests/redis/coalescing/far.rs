@@ -76,7 +76,7 @@ async fn nobody_who_asks_about_the_same_key_waits_for_two_trips() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_two_trips_beside_those_who_ask_about_other_keys() {
+async fn no_question_waits_for_two_trips_because_of_other_keys() {
     let stage = &far(Stage::impatient().await).await;
     for limit in LIMITS {
         let decisions = in_time(ROUND_TRIP, async |attempt| {
@@ -103,7 +103,7 @@ async fn the_longest_wait_for_a_trip_can_be_set() {
     assert_eq!(stage.scripts() - scripts, 2);
 }
 
-/// Which is how its first answers tell it to be.
+/// By its first answers, the server is far.
 #[tokio::test]
 async fn nobody_waits_for_others_answers_of_a_far_server() {
     const FAR: Duration = Duration::from_millis(300);

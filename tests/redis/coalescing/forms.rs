@@ -39,7 +39,7 @@ async fn a_fraction_that_another_rate_has_left_counts() {
 
 /// Under a rate that needs thirds of a microsecond, which are rounded down to 2^-32.
 #[tokio::test]
-async fn a_rate_with_a_fraction_counts_the_state_that_another_rate_left() {
+async fn a_fractional_rate_counts_the_state_of_another_rate() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     // 33 1/3 seconds.

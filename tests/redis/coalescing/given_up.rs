@@ -184,7 +184,7 @@ async fn answered_in_time(stage: &Stage, policy: &str, limit: Limit) -> bool {
 
 /// The reply is lost, and one of those who share the trip waits for it all the same.
 #[tokio::test]
-async fn a_passenger_with_a_longer_deadline_does_not_hold_up_the_others() {
+async fn longer_deadlines_in_a_batch_do_not_delay_others() {
     for (policy, limit) in [("plain", LIMIT), ("any", Limit::fixed_window(100, DAY))] {
         let stage = Stage::impatient().await;
         stage.proxy.set(Way::DropReplies);

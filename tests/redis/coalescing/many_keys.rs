@@ -95,7 +95,7 @@ pub(super) async fn assert_few_scripts_and_all_expire(limit: Limit, keys: usize,
 
 /// It would have expired at the instant at which it would have been paid.
 #[tokio::test]
-async fn a_key_paid_when_a_second_ends_expires_later_once_more_is_taken() {
+async fn a_debt_to_a_full_second_expires_later_after_an_acquire() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::gcra(100, SECOND).burst(1_000);
@@ -109,7 +109,7 @@ async fn a_key_paid_when_a_second_ends_expires_later_once_more_is_taken() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
+async fn a_corrupt_value_fails_alone_and_is_not_changed() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let policies = policies(40);
@@ -138,7 +138,7 @@ async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
+async fn states_in_another_form_are_decided_alike() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let policies = policies(40);

@@ -7,9 +7,9 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{Clock as _, Decision, Limit, MINUTE, Micros, SECOND};
 
 use super::model::{
-    Answered, answer, check, is_allowed, scripts_of_four_rounds, told_without_memory,
+    Answered, answer, answers_without_memory, check, is_allowed, scripts_of_four_rounds,
 };
-use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, taken_by};
+use super::several::{PLENTY, assert_expires_with, assert_fails_alone, key, used_by};
 use super::{SLOW, Stage};
 
 /// For each client.
@@ -33,8 +33,8 @@ async fn take_one_each(stage: &Stage, clients: usize) -> Vec<Answered> {
     join_all(takes).await
 }
 
-fn taken_of_all(stage: &Stage) -> u64 {
-    taken_by(stage, "all")
+fn used_of_all(stage: &Stage) -> u64 {
+    used_by(stage, "all")
 }
 
 fn left(decisions: &[Decision]) -> [u64; 2] {
@@ -46,7 +46,7 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
-    assert_eq!(taken_of_all(&stage), 1_500);
+    assert_eq!(used_of_all(&stage), 1_500);
     // At most 512 takes each.
     assert!(scripts <= 50, "{scripts} scripts");
     for client in 0..500 {
@@ -91,7 +91,7 @@ async fn a_key_of_another_type_fails_its_questions_alone() {
     ] {
         stage.server.query::<Value>(("DEL", key));
         stage.server.query::<Value>((command, key, value));
-        let taken = || [taken_of_all(&stage)];
+        let taken = || [used_of_all(&stage)];
         assert_fails_alone(&stage, key, taken, take_one_each, value).await;
     }
     // A corrupt key need not expire.
@@ -99,7 +99,7 @@ async fn a_key_of_another_type_fails_its_questions_alone() {
 }
 
 #[tokio::test]
-async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
+async fn states_in_another_form_are_decided_alike() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let paid_us = stage.clock.now().get() + 2_000_000;
@@ -119,16 +119,16 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
         };
         assert_eq!(left(&answer.unwrap()), expected, "{position}");
     }
-    assert_eq!(taken_of_all(&stage), 40);
+    assert_eq!(used_of_all(&stage), 40);
 }
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_hold_and_nothing_is_acquired() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let meanwhile = async || assert_eq!(taken_of_all(&stage), 60);
-    let [denied, later] = told_without_memory(&stage, take_one_each, meanwhile).await;
+    let meanwhile = async || assert_eq!(used_of_all(&stage), 60);
+    let [denied, later] = answers_without_memory(&stage, take_one_each, meanwhile).await;
     assert!(denied.iter().all(|answer| left(answer) == [0, 2]));
     assert!(later.iter().all(|answer| left(answer) == [2, 4]));
 }
@@ -157,7 +157,7 @@ async fn policies_of_a_group_share_a_key_across_questions() {
     // Each policy is asked by two of three.
     let allowed = answers.iter().filter(|answer| is_allowed(answer)).count();
     assert_eq!(allowed, 45);
-    assert_eq!(taken_of_all(&stage), 45);
+    assert_eq!(used_of_all(&stage), 45);
     let scripts = stage.scripts();
     let key = stage
         .server

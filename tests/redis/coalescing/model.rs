@@ -127,7 +127,7 @@ pub(super) async fn scripts_of_four_rounds(
 
 /// The answers to some clients that may take three times each. On a server out of memory, the first
 /// twenty have done so; once it has room again, the twenty others have taken nothing meanwhile.
-pub(super) async fn told_without_memory(
+pub(super) async fn answers_without_memory(
     stage: &Stage,
     take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
     meanwhile: impl AsyncFn(),

@@ -6,8 +6,8 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{Clock as _, HOUR, Limit, MINUTE, Micros, SECOND, StoreErrorKind};
 
 use super::model::{
-    Answered, Place, Question, States, answer, is_allowed, replies_beside_a_corrupt_key,
-    scripts_of_four_rounds, told_without_memory,
+    Answered, Place, Question, States, answer, answers_without_memory, is_allowed,
+    replies_beside_a_corrupt_key, scripts_of_four_rounds,
 };
 use super::{SLOW, Stage, assert_of_both_kinds};
 use support::drawn::drawn;
@@ -155,7 +155,7 @@ async fn a_hot_key_is_written_once_for_each_trip() {
 }
 
 #[tokio::test]
-async fn a_key_that_holds_something_else_fails_alone_and_is_left_as_it_is() {
+async fn a_corrupt_value_fails_alone_and_is_not_changed() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let corrupt = stage.key(RATES.0[0], "key-20");
@@ -191,7 +191,7 @@ async fn on_a_server_out_of_memory_denials_stay_denials() {
         let taken = stage.take("other", Limit::gcra(1, HOUR), 1).await;
         assert_eq!(taken, Err(StoreErrorKind::Full));
     };
-    let [denied, later] = told_without_memory(&stage, take_one_each, meanwhile).await;
+    let [denied, later] = answers_without_memory(&stage, take_one_each, meanwhile).await;
     assert!(denied.iter().all(|answer| !is_allowed(answer)));
     assert!(later.iter().all(|answer| is_allowed(answer)));
 }

@@ -6,7 +6,7 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{Clock as _, DAY, HOUR, Limit, Micros, StoreErrorKind};
 
 use super::model::{Answered, answer, check, is_allowed};
-use super::several::{PLENTY, assert_expires_with, key, taken_by};
+use super::several::{PLENTY, assert_expires_with, key, used_by};
 use super::{SLOW, Stage};
 
 /// For each client.
@@ -117,7 +117,7 @@ async fn a_hot_key_whose_limit_lost_a_rate_is_a_few_scripts() {
         assert_eq!(states(&stage, "client-0"), expected);
         assert_expires_with(&stage, &key, hourly_state(&stage, 700).unwrap());
         assert_eq!(
-            taken_by(&stage, "all"),
+            used_by(&stage, "all"),
             if asks.with_others { 700 } else { 0 }
         );
     }
@@ -174,12 +174,12 @@ async fn a_rate_that_comes_and_goes_loses_and_doubles_no_permit() {
     assert_eq!(one + beside_all + both + both_beside_all, 300);
     let daily = daily_state(&stage, both + both_beside_all);
     assert_eq!(states(&stage, "client"), [hourly_state(&stage, 300), daily]);
-    assert_eq!(taken_by(&stage, "all"), beside_all + both_beside_all);
+    assert_eq!(used_by(&stage, "all"), beside_all + both_beside_all);
 }
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_hold_and_nothing_is_acquired() {
     for asks in OF_ONE_RATE {
         let stage = Stage::start().await;
         stage.proxy.set(SLOW);
@@ -187,7 +187,7 @@ async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
         for _ in 0..2 {
             take_one_each(&stage, asks, 20).await;
         }
-        let all = taken_by(&stage, "all");
+        let all = used_by(&stage, "all");
         stage.server.set_full(true);
         let answers = take_one_each(&stage, asks, 40).await;
         for (position, answer) in answers.into_iter().enumerate() {
@@ -196,7 +196,7 @@ async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
                 _ => assert_eq!(answer, Err(StoreErrorKind::Full), "{position}"),
             }
         }
-        assert_eq!(taken_by(&stage, "all"), all);
+        assert_eq!(used_by(&stage, "all"), all);
         stage.server.set_full(false);
         for answer in take_one_each(&stage, asks, 40).await.split_off(20) {
             assert_eq!(answer.unwrap()[0].remaining(), 1);

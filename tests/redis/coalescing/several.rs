@@ -5,8 +5,8 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{Clock as _, DAY, HOUR, Key, Limit, SECOND, StoreErrorKind, Subject};
 
 use super::model::{
-    Answered, PLAIN, answer, assert_in_order, check, is_allowed, replies_beside_a_corrupt_key,
-    scripts_of_four_rounds, told_without_memory,
+    Answered, PLAIN, answer, answers_without_memory, assert_in_order, check, is_allowed,
+    replies_beside_a_corrupt_key, scripts_of_four_rounds,
 };
 use super::ten_states::{STATES, questions, ten_states};
 use super::{SLOW, Stage};
@@ -63,7 +63,7 @@ pub(super) fn assert_expires_with(stage: &Stage, key: &str, paid_us: u64) {
 }
 
 /// How many were taken in total under this policy.
-pub(super) fn taken_by(stage: &Stage, policy: &str) -> u64 {
+pub(super) fn used_by(stage: &Stage, policy: &str) -> u64 {
     let interval_us = DAY.as_micros() as u64 / 10_000;
     let paid_us: Option<u64> = stage.server.query(("GET", &key(policy, "all")));
     paid_us.map_or(0, |paid_us| {
@@ -72,8 +72,8 @@ pub(super) fn taken_by(stage: &Stage, policy: &str) -> u64 {
 }
 
 /// How many were taken in total in either way.
-fn taken_of_all(stage: &Stage) -> [u64; 2] {
-    ["all", "all-again"].map(|policy| taken_by(stage, policy))
+fn used_of_all(stage: &Stage) -> [u64; 2] {
+    ["all", "all-again"].map(|policy| used_by(stage, policy))
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let scripts = scripts_of_four_rounds(&stage, take_one_each).await;
-    assert_eq!(taken_of_all(&stage), [1_500; 2]);
+    assert_eq!(used_of_all(&stage), [1_500; 2]);
     // In each round eight alone, and up to four batches.
     assert!(scripts <= 50, "{scripts} scripts");
     let is_ours = |key: &String| !key.contains("warm-up");
@@ -104,7 +104,7 @@ async fn five_hundred_clients_are_a_few_scripts_and_every_key_expires() {
 
 /// They would have expired at the instant at which they would have been paid.
 #[tokio::test]
-async fn keys_paid_when_a_second_ends_expire_later_once_more_is_taken() {
+async fn debts_to_a_full_second_expire_later_after_acquires() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let limit = Limit::gcra(100, SECOND).burst(1_000);
@@ -167,11 +167,11 @@ async fn denied_requests_that_share_a_trip_write_nothing() {
 pub(super) async fn assert_fails_alone<const N: usize>(
     stage: &Stage,
     corrupt: &str,
-    taken_of_all: impl Fn() -> [u64; N],
+    used_of_all: impl Fn() -> [u64; N],
     take_one_each: impl AsyncFn(&Stage, usize) -> Vec<Answered>,
     known_by: &str,
 ) {
-    let (taken, scripts) = (taken_of_all(), stage.scripts());
+    let (taken, scripts) = (used_of_all(), stage.scripts());
     let answers = take_one_each(stage, 40);
     let others = replies_beside_a_corrupt_key(stage, corrupt, answers, known_by).await;
     // The others share trips as usual, and wait for nobody who went alone for that long: eight
@@ -181,7 +181,7 @@ pub(super) async fn assert_fails_alone<const N: usize>(
     assert!(scripts <= 25, "{known_by}: {scripts} scripts");
     let allowed = others.iter().filter(|answer| is_allowed(answer)).count();
     let taken = taken.map(|taken| taken + allowed as u64);
-    assert_eq!(taken_of_all(), taken, "{known_by}");
+    assert_eq!(used_of_all(), taken, "{known_by}");
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a_key_of_another_type_fails_its_questions_alone() {
     for (command, value) in texts.into_iter().chain([("RPUSH", "hello")]) {
         let _: i64 = stage.server.query(("DEL", &corrupt));
         let _: redis::Value = stage.server.query((command, &corrupt, value));
-        let taken = || taken_of_all(&stage);
+        let taken = || used_of_all(&stage);
         assert_fails_alone(&stage, &corrupt, taken, take_one_each, value).await;
     }
     // A corrupt key need not expire.
@@ -203,7 +203,7 @@ async fn a_key_of_another_type_fails_its_questions_alone() {
 
 /// They are asked once more, by another script, and enforced takes beside them are taken once.
 #[tokio::test]
-async fn an_impossible_debt_in_shadow_is_corrupt_beside_takes_beside_it() {
+async fn an_impossible_shadow_debt_is_corrupt_alone() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let too_much = (1_u64 << 53).to_string();
@@ -222,11 +222,11 @@ async fn an_impossible_debt_in_shadow_is_corrupt_beside_takes_beside_it() {
     for decisions in join_all(takes).await {
         assert!(decisions[1].is_allowed());
     }
-    assert_eq!(taken_of_all(&stage)[0], 40);
+    assert_eq!(used_of_all(&stage)[0], 40);
 }
 
 #[tokio::test]
-async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
+async fn states_in_another_form_are_decided_alike() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     let paid_us = stage.clock.now().get() + HOUR.as_micros() as u64;
@@ -238,16 +238,16 @@ async fn a_key_whose_state_has_another_form_is_judged_as_the_others_are() {
         let left = if position == 20 { 1 } else { 2 };
         assert_eq!(answer.unwrap()[0].remaining(), left, "{position}");
     }
-    assert_eq!(taken_of_all(&stage), [40; 2]);
+    assert_eq!(used_of_all(&stage), [40; 2]);
 }
 
 /// Questions that need no write are answered, as if nobody had asked who needs one.
 #[tokio::test]
-async fn on_a_full_server_denials_stay_denials_and_nothing_is_taken() {
+async fn on_a_full_server_denials_hold_and_nothing_is_acquired() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
-    let meanwhile = async || assert_eq!(taken_of_all(&stage), [60; 2]);
-    let [denied, later] = told_without_memory(&stage, take_one_each, meanwhile).await;
+    let meanwhile = async || assert_eq!(used_of_all(&stage), [60; 2]);
+    let [denied, later] = answers_without_memory(&stage, take_one_each, meanwhile).await;
     for decisions in denied {
         assert!(!decisions[0].is_allowed());
         assert_eq!(decisions[1].remaining(), 10_000 - 60);
@@ -264,7 +264,7 @@ async fn a_former_master_fails_them_and_counts_nothing() {
     let answers = take_one_each(&stage, 40).await;
     assert_eq!(answers, vec![Err(StoreErrorKind::Busy); 40]);
     let _: () = stage.server.query(("REPLICAOF", "NO", "ONE"));
-    assert_eq!(taken_of_all(&stage), [0; 2]);
+    assert_eq!(used_of_all(&stage), [0; 2]);
 }
 
 /// They share the limit for all of them, whichever way they go.

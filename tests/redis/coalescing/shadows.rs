@@ -113,7 +113,7 @@ async fn rates_of_one_limit_are_answered_alike_in_few_scripts() {
 
 /// It costs nobody's answer, and no policy's failure mode is used.
 #[tokio::test]
-async fn a_value_that_is_not_ours_lets_all_through_and_is_left_as_it_is() {
+async fn a_corrupt_shadow_value_passes_all_and_is_not_changed() {
     let stage = Stage::start().await;
     stage.proxy.set(SLOW);
     for limit in limits() {

@@ -13,8 +13,8 @@ use super::places::{Places, on_both_stores};
 use super::stage::{GET, Stage, bodyless, client, clients, head, send};
 
 on_both_stores! {
-    a_response_without_a_body_gives_the_place_back_on_a_connection_that_stays
-    a_head_request_gives_its_place_back_whatever_the_body_would_have_been
+    bodyless_responses_free_the_place_on_an_open_connection
+    head_requests_free_the_place_for_any_body
     a_body_of_known_length_ends_with_its_last_frame
     the_place_is_kept_until_the_trailers
     an_error_amid_the_body_gives_the_place_back
@@ -24,9 +24,7 @@ on_both_stores! {
     an_upgraded_connection_holds_no_place
 }
 
-async fn a_response_without_a_body_gives_the_place_back_on_a_connection_that_stays(
-    places: &Places,
-) {
+async fn bodyless_responses_free_the_place_on_an_open_connection(places: &Places) {
     let stage = Stage::behind(places).await;
     for client in clients() {
         for status in [204, 304] {
@@ -39,7 +37,7 @@ async fn a_response_without_a_body_gives_the_place_back_on_a_connection_that_sta
     }
 }
 
-async fn a_head_request_gives_its_place_back_whatever_the_body_would_have_been(places: &Places) {
+async fn head_requests_free_the_place_for_any_body(places: &Places) {
     let stage = Stage::behind(places).await;
     let client = client(Version::HTTP_11);
     let (response, feed) = tokio::join!(client.head(stage.url()).send(), async {
@@ -69,7 +67,7 @@ async fn the_place_is_kept_until_the_trailers(places: &Places) {
     for client in clients() {
         let (response, feed) = stage.open(&client).await;
         send(&feed, "all of it").await;
-        assert_eq!(places.taken().await, 1);
+        assert_eq!(places.in_use().await, 1);
         let mut trailers = HeaderMap::new();
         trailers.insert("x-sum", 9.into());
         feed.send(Ok(Frame::trailers(trailers))).await.unwrap();
@@ -130,7 +128,7 @@ async fn a_body_that_panics_gives_the_place_back(places: &Places) {
     }
 }
 
-/// It is no longer a response; whoever serves it holds what it needs.
+/// It is no longer a response; its service holds what it needs.
 async fn an_upgraded_connection_holds_no_place(places: &Places) {
     let stage = Stage::behind(places).await;
     let request = GET.replacen(

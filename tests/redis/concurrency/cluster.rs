@@ -59,7 +59,7 @@ impl Pair {
     }
 
     /// How many places were taken since the server started.
-    fn taken(&self) -> u64 {
+    fn acquired(&self) -> u64 {
         self.cluster.masters[self.places].calls("zadd")
     }
 
@@ -75,14 +75,14 @@ impl Pair {
         let other = &self.cluster.masters[self.full];
         // Its connection is in use, so it is not tried out first.
         until("all are free", async || self.all_are_free().await).await;
-        let before = self.taken();
+        let before = self.acquired();
         way.set(Way::CutReplies);
         if !is_to_be_back {
             return request(self.limiter.clone()).await;
         }
         other.signal("STOP");
         let asking = tokio::spawn(request(self.limiter.clone()));
-        let is_taken = until("it is taken", async || self.taken() > before);
+        let is_taken = until("it is taken", async || self.acquired() > before);
         // On a busy machine the connection may have been tried out all the same.
         let _ = timeout(2 * SECOND, is_taken).await;
         way.set(Way::Pass);
@@ -104,9 +104,9 @@ impl Pair {
         let other = &self.cluster.masters[self.full];
         self.cluster.proxies[self.full].set(others_way);
         other.signal("STOP");
-        let before = self.taken();
+        let before = self.acquired();
         let asking = tokio::spawn(request(self.limiter.clone()));
-        until("it is taken", async || self.taken() > before).await;
+        until("it is taken", async || self.acquired() > before).await;
         // Over the same connection, so that the previous answer has arrived, too.
         assert!(!self.all_are_free().await);
         way.set(Way::Refuse);
@@ -148,7 +148,7 @@ async fn request(limiter: Limiter) -> Response<ResponseBody<Body>> {
 async fn a_lease_without_answer_is_ended_if_another_node_denies() {
     let pair = Pair::new(FailureMode::Allow).await;
     for is_back in [false, true] {
-        let before = pair.taken();
+        let before = pair.acquired();
         for _ in 0..10 {
             let response = pair.request_without_an_answer(is_back).await;
             assert_eq!(response.status(), 429);
@@ -156,11 +156,11 @@ async fn a_lease_without_answer_is_ended_if_another_node_denies() {
             assert!(told.contains("\"full\";r=0;"), "{told}");
             pair.cluster.proxies[pair.places].set(Way::Pass);
             until("it is given back", async || pair.all_are_free().await).await;
-            if pair.taken() > before {
+            if pair.acquired() > before {
                 break;
             }
         }
-        assert!(pair.taken() > before, "none was taken");
+        assert!(pair.acquired() > before, "none was taken");
     }
 }
 
@@ -173,13 +173,13 @@ async fn a_lease_without_answer_is_ended_if_another_node_is_gone() {
         decision.store_failure() == Some(StoreErrorKind::Unreachable)
     })
     .await;
-    let before = pair.taken();
+    let before = pair.acquired();
     for _ in 0..10 {
         let response = pair.request_without_an_answer(false).await;
         assert_eq!(response.status(), 503);
         pair.cluster.proxies[pair.places].set(Way::Pass);
         until("it is given back", async || pair.all_are_free().await).await;
-        if pair.taken() > before {
+        if pair.acquired() > before {
             return;
         }
     }
@@ -231,14 +231,14 @@ async fn places_on_several_nodes_are_free_for_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_place_taken_before_another_node_failed_is_free_at_once() {
+async fn a_place_is_free_at_once_after_another_node_failed() {
     let pair = Pair::new(FailureMode::Deny).await;
     pair.cluster.proxies[pair.full].set(Way::Refuse);
-    let before = pair.taken();
+    let before = pair.acquired();
     for time in 0..100 {
         let response = request(pair.limiter.clone()).await;
         assert_eq!(response.status(), 503, "{time}");
         assert!(pair.all_are_free().await, "{time}");
     }
-    assert!(pair.taken() > before, "none was taken");
+    assert!(pair.acquired() > before, "none was taken");
 }

@@ -19,7 +19,7 @@ use tower_throttle::{
 };
 
 use super::late::{LATE, Late};
-use super::places::{EVERYBODY, POLICY, TIMEOUT, come_to, in_time, patient, policy, taken};
+use super::places::{EVERYBODY, POLICY, TIMEOUT, come_to, in_time, in_use, patient, policy};
 use super::stage::{Answer, bodyless};
 use super::watched::Watched;
 use support::redis::Server;
@@ -51,7 +51,7 @@ fn place() -> Policy {
 
 /// Whether that place is free, asked with a circuit breaker that has seen nothing yet.
 async fn is_free(store: impl Store) -> bool {
-    taken(&patient(store, [place()])).await == 0
+    in_use(&patient(store, [place()])).await == 0
 }
 
 /// A request to a service behind the limit that answers at once.
@@ -122,7 +122,7 @@ fn nobody_waits_for_a_runtime_that_is_not_driven() {
     let flushed = busy.block_on(timed(limiter.flush()));
     assert_eq!(flushed, (false, 2 * TIMEOUT));
     assert!(idle.block_on(limiter.flush()));
-    assert_eq!(busy.block_on(taken(&limiter)), 0);
+    assert_eq!(busy.block_on(in_use(&limiter)), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -205,12 +205,12 @@ async fn flush_gives_back_while_the_breaker_is_open() {
         "for all others"
     );
     sleep(SECOND).await;
-    assert_eq!(taken(&limiter).await, 0);
+    assert_eq!(in_use(&limiter).await, 0);
 }
 
 /// The question may still be on its way when the place is given back, and take it after that.
 #[tokio::test(start_paused = true)]
-async fn flush_does_not_say_that_a_place_is_free_that_may_yet_be_taken() {
+async fn flush_does_not_report_places_that_may_yet_be_acquired() {
     let store = Arc::new(Late::new());
     let hasty = Limiter::builder(Arc::clone(&store), [place()]);
     let hasty = hasty.timeout(LATE / 2).build().unwrap();
@@ -237,7 +237,7 @@ async fn flush_waits_for_what_callers_who_went_away_give_back() {
         assert!(poll!(&mut asks).is_pending());
         drop(asks);
         assert!(limiter.flush().await);
-        assert_eq!(taken(&limiter).await, 0);
+        assert_eq!(in_use(&limiter).await, 0);
     }
 }
 

@@ -18,7 +18,7 @@ use tower_throttle::{
 
 use super::gate::Gate;
 use super::late::{LATE, Late};
-use super::places::{EVERYBODY, LIFE, POLICY, come_to, in_time, patient, policy, taken, until};
+use super::places::{EVERYBODY, LIFE, POLICY, come_to, in_time, in_use, patient, policy, until};
 use super::watched::Watched;
 use support::asked::decision;
 use support::redis::Server;
@@ -119,7 +119,7 @@ async fn a_decision_that_comes_too_late_ends_the_lease_it_took() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_taken_after_it_was_given_back_is_ended() {
+async fn a_lease_acquired_after_its_release_is_ended() {
     for (mode, status) in [
         (FailureMode::Allow, 200),
         (FailureMode::Deny, 503),
@@ -132,7 +132,7 @@ async fn a_lease_taken_after_it_was_given_back_is_ended() {
         assert_eq!(request(&hasty).await.status(), status);
         let limiter = patient(store, [one_for_long()]);
         sleep(LATE).await;
-        assert_eq!(taken(&limiter).await, 1, "{mode:?}");
+        assert_eq!(in_use(&limiter).await, 1, "{mode:?}");
         come_to(&limiter, 0).await;
     }
 }
@@ -157,7 +157,7 @@ async fn a_free_request_holds_nothing_and_gives_nothing_back() {
     let limiter = patient(store.clone(), [one().cost_by(|_: &RequestHead<'_>| 0)]);
     let response = request(&limiter).await;
     assert_eq!(response.status(), 200);
-    assert_eq!(taken(&limiter).await, 0);
+    assert_eq!(in_use(&limiter).await, 0);
     sleep(10 * LIFE).await;
     assert_eq!(store.renewed(), [0; 0]);
     drop(response);
@@ -179,7 +179,7 @@ async fn a_lease_the_store_did_not_end_is_ended_when_it_answers() {
     sleep(life / 2).await;
     assert_ne!(limiter.breaker_state(), BreakerState::Closed);
     store.work();
-    assert_eq!(taken(&limiter).await, 1);
+    assert_eq!(in_use(&limiter).await, 1);
     let answers_again = Instant::now();
     come_to(&limiter, 0).await;
     assert!(answers_again.elapsed() <= life / 12 + Duration::from_millis(5));
@@ -233,10 +233,10 @@ async fn remaining(limiter: &Limiter, policy: &str) -> u64 {
 async fn a_request_that_another_policy_denies_holds_nothing() {
     let (store, limiter) = both(3, 2);
     let running = [request(&limiter).await, request(&limiter).await];
-    assert_eq!(taken(&limiter).await, 2);
+    assert_eq!(in_use(&limiter).await, 2);
     let denied = request(&limiter).await;
     assert_eq!(denied.status(), 429);
-    assert_eq!(taken(&limiter).await, 2);
+    assert_eq!(in_use(&limiter).await, 2);
     drop(denied);
     assert_eq!(store.released(), [0; 0], "nothing was taken");
     drop(running);
@@ -252,7 +252,7 @@ async fn a_place_without_answer_comes_back_beside_a_remembered_denial() {
     assert!(poll!(&mut unanswered).is_pending());
     store.answer_after(Duration::ZERO);
     assert_eq!(request(&limiter).await.status(), 429);
-    assert_eq!(taken(&limiter).await, 1);
+    assert_eq!(in_use(&limiter).await, 1);
     assert_eq!(unanswered.await.status(), 429, "as was learned meanwhile");
     come_to(&limiter, 0).await;
 }
@@ -274,7 +274,7 @@ async fn a_place_without_answer_comes_back_during_a_remembered_ban() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_finds_no_place_is_not_charged_by_other_policies() {
+async fn requests_without_a_place_are_not_charged_by_others() {
     let (_, limiter) = both(1, 5);
     let running = request(&limiter).await;
     assert_eq!(request(&limiter).await.status(), 429);
@@ -287,7 +287,7 @@ async fn a_request_that_finds_no_place_is_not_charged_by_other_policies() {
 /// A place may be free at any moment, but not before the minute is over may the request pass. The
 /// lease, which lapses later, is waited for by nobody.
 #[tokio::test(start_paused = true)]
-async fn a_request_without_a_place_is_told_the_others_wait() {
+async fn a_request_without_a_place_gets_the_wait_of_others() {
     let [_, rate] = places_and_rate(1, 1);
     let limiter = patient(Watched::new(), [one_for_long(), rate]);
     let running = request(&limiter).await;
@@ -298,7 +298,7 @@ async fn a_request_without_a_place_is_told_the_others_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_leaves_while_it_is_held_up_gives_its_place_back() {
+async fn leaving_while_delayed_frees_the_place() {
     let store = Watched::new();
     let policies = [
         one(),
@@ -327,7 +327,7 @@ async fn outside_http_a_permit_holds_what_it_was_given() {
     assert_eq!(decision(&denied).outcome(), Outcome::Denied);
     assert_eq!(decision(&denied).retry_after(), Some(LIFE));
     drop(denied);
-    assert_eq!(taken(&limiter).await, 1, "a denial holds nothing");
+    assert_eq!(in_use(&limiter).await, 1, "a denial holds nothing");
     drop(held);
     come_to(&limiter, 0).await;
     store.released();

@@ -20,8 +20,8 @@ on_both_stores! {
     a_stream_holds_its_place_until_its_status
     a_stream_that_fails_gives_its_place_back
     no_more_streams_run_than_there_are_places
-    a_stream_that_is_cancelled_gives_its_place_back_on_a_connection_that_stays
-    a_call_that_is_cancelled_gives_its_place_back_on_a_connection_that_stays
+    cancelled_streams_free_the_place_on_an_open_connection
+    cancelled_calls_free_the_place_on_an_open_connection
 }
 
 /// Feeds a stream message by message. Dropping it ends the stream.
@@ -95,7 +95,7 @@ async fn a_stream_holds_its_place_until_its_status(places: &Places) {
     for _ in 0..3 {
         feed.send(Ok(HealthCheckResponse::default())).await.unwrap();
         assert!(stream.message().await.unwrap().is_some());
-        assert_eq!(places.taken().await, 1);
+        assert_eq!(places.in_use().await, 1);
     }
     drop(feed);
     assert_eq!(stream.message().await.unwrap(), None);
@@ -127,25 +127,23 @@ async fn no_more_streams_run_than_there_are_places(places: &Places) {
     places.empty().await;
 }
 
-async fn a_stream_that_is_cancelled_gives_its_place_back_on_a_connection_that_stays(
-    places: &Places,
-) {
+async fn cancelled_streams_free_the_place_on_an_open_connection(places: &Places) {
     let calls = Calls::behind(places).await;
     let (stream, feed) = calls.watch().await.unwrap();
     let (_other, _other_feed) = calls.watch().await.unwrap();
-    assert_eq!(places.taken().await, 2);
+    assert_eq!(places.in_use().await, 2);
     drop(stream);
     feed.closed().await;
     places.come_to(1).await;
 }
 
-async fn a_call_that_is_cancelled_gives_its_place_back_on_a_connection_that_stays(places: &Places) {
+async fn cancelled_calls_free_the_place_on_an_open_connection(places: &Places) {
     let calls = Calls::behind(places).await;
     let (_other, _other_feed) = calls.watch().await.unwrap();
     let mut client = calls.client.clone();
     let call = tokio::spawn(async move { client.check(HealthCheckRequest::default()).await });
     let feed = calls.feed().await;
-    assert_eq!(places.taken().await, 2);
+    assert_eq!(places.in_use().await, 2);
     call.abort();
     feed.closed().await;
     places.come_to(1).await;

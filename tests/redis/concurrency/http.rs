@@ -19,10 +19,10 @@ use super::stage::{GET, Stage, client, clients, head, send};
 on_both_stores! {
     a_request_holds_its_place_until_its_body_has_ended
     no_more_requests_run_than_there_are_places
-    a_client_that_leaves_before_the_response_gives_its_place_back
+    leaving_before_the_response_frees_the_place
     a_client_that_leaves_amid_the_response_gives_its_place_back
-    a_connection_that_breaks_amid_the_response_gives_the_place_back
-    a_connection_that_breaks_gives_the_places_of_all_its_streams_back
+    a_break_amid_the_response_frees_the_place
+    a_broken_connection_frees_the_places_of_all_its_streams
     a_client_that_never_reads_keeps_its_place_until_it_is_gone
 }
 
@@ -31,14 +31,14 @@ async fn a_request_holds_its_place_until_its_body_has_ended(places: &Places) {
     for client in clients() {
         let (response, feed) = tokio::join!(stage.get(&client), async {
             let arrived = stage.arrived().await;
-            assert_eq!(places.taken().await, 1, "before the answer");
+            assert_eq!(places.in_use().await, 1, "before the answer");
             arrived.stream()
         });
         let mut response = response.unwrap();
-        assert_eq!(places.taken().await, 1, "after the head");
+        assert_eq!(places.in_use().await, 1, "after the head");
         send(&feed, "some of it").await;
         assert_eq!(response.chunk().await.unwrap().unwrap(), "some of it");
-        assert_eq!(places.taken().await, 1, "amid the body");
+        assert_eq!(places.in_use().await, 1, "amid the body");
         drop(feed);
         assert_eq!(response.text().await.unwrap(), "");
         places.empty().await;
@@ -58,7 +58,7 @@ async fn no_more_requests_run_than_there_are_places(places: &Places) {
         let why = "the limit of concurrent requests is reached, retry after 1 s";
         let told = denied.text().await.unwrap();
         assert!(told.contains(why), "{told}");
-        assert_eq!(places.taken().await, PLACES);
+        assert_eq!(places.in_use().await, PLACES);
         drop(running.pop());
         places.come_to(PLACES - 1).await;
         running.push(stage.open(&client).await);
@@ -67,13 +67,13 @@ async fn no_more_requests_run_than_there_are_places(places: &Places) {
     }
 }
 
-async fn a_client_that_leaves_before_the_response_gives_its_place_back(places: &Places) {
+async fn leaving_before_the_response_frees_the_place(places: &Places) {
     let stage = Stage::behind(places).await;
     for client in clients() {
         let request = client.get(stage.url());
         let waiting = tokio::spawn(request.send());
         let arrived = stage.arrived().await;
-        assert_eq!(places.taken().await, 1);
+        assert_eq!(places.in_use().await, 1);
         waiting.abort();
         arrived.was_dropped().await;
         places.empty().await;
@@ -94,20 +94,20 @@ async fn a_client_that_leaves_amid_the_response_gives_its_place_back(places: &Pl
 }
 
 /// With unread data, the connection is reset instead of closed.
-async fn a_connection_that_breaks_amid_the_response_gives_the_place_back(places: &Places) {
+async fn a_break_amid_the_response_frees_the_place(places: &Places) {
     let stage = Stage::behind(places).await;
     let mut connection = stage.connection(GET).await;
     let feed = stage.arrived().await.stream();
     head(&mut connection).await;
     send(&feed, "some of it").await;
     connection.readable().await.unwrap();
-    assert_eq!(places.taken().await, 1);
+    assert_eq!(places.in_use().await, 1);
     drop(connection);
     feed.closed().await;
     places.empty().await;
 }
 
-async fn a_connection_that_breaks_gives_the_places_of_all_its_streams_back(places: &Places) {
+async fn a_broken_connection_frees_the_places_of_all_its_streams(places: &Places) {
     let stage = Stage::behind(places).await;
     let (address, relay) = relay(stage.address).await;
     let client = client(Version::HTTP_2);
@@ -115,7 +115,7 @@ async fn a_connection_that_breaks_gives_the_places_of_all_its_streams_back(place
     let (answered, feed) = (get(), stage.arrived().await.stream());
     let response = answered.await.unwrap().unwrap();
     let (unanswered, arrived) = (get(), stage.arrived().await);
-    assert_eq!(places.taken().await, 2);
+    assert_eq!(places.in_use().await, 2);
     relay.abort();
     feed.closed().await;
     arrived.was_dropped().await;
@@ -154,7 +154,7 @@ async fn a_client_that_never_reads_keeps_its_place_until_it_is_gone(places: &Pla
         produced.load(Ordering::SeqCst) > 2
     })
     .await;
-    assert_eq!(places.taken().await, 1);
+    assert_eq!(places.in_use().await, 1);
     assert_eq!(Arc::strong_count(&produced), 2);
     drop(connection);
     places.empty().await;

@@ -20,13 +20,13 @@ use super::stage::{Answer, Body, Feed, send, streaming};
 
 on_both_stores! {
     a_future_that_has_failed_holds_nothing_though_it_is_kept
-    a_future_that_was_never_polled_holds_nothing_once_it_is_dropped
+    a_dropped_unpolled_future_holds_nothing
     a_body_that_has_ended_holds_nothing_though_it_is_kept
     a_body_of_known_length_holds_nothing_after_its_last_frame
     a_body_that_has_failed_holds_nothing_though_it_is_kept
     a_body_that_nobody_asks_holds_its_place_until_it_is_dropped
     a_body_of_axum_stays_one_and_holds_its_place_until_it_ends
-    a_service_that_panics_where_it_is_called_gives_the_place_back
+    a_panic_in_call_frees_the_place
 }
 
 fn request() -> Request<Empty<Bytes>> {
@@ -52,7 +52,7 @@ async fn a_future_that_has_failed_holds_nothing_though_it_is_kept(places: &Place
     places.empty().await;
 }
 
-async fn a_future_that_was_never_polled_holds_nothing_once_it_is_dropped(places: &Places) {
+async fn a_dropped_unpolled_future_holds_nothing(places: &Places) {
     let answers = service_fn(|_| ready(Answer::Ok(streaming().1)));
     let mut service = places.layer().layer(answers);
     let service = ServiceExt::<Request<_>>::ready(&mut service).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_future_that_was_never_polled_holds_nothing_once_it_is_dropped(places:
 
 async fn a_body_that_has_ended_holds_nothing_though_it_is_kept(places: &Places) {
     let (feed, mut body) = respond(places).await;
-    assert_eq!(places.taken().await, 1);
+    assert_eq!(places.in_use().await, 1);
     drop(feed);
     assert!(body.frame().await.is_none());
     places.empty().await;
@@ -74,7 +74,7 @@ async fn a_body_of_known_length_holds_nothing_after_its_last_frame(places: &Plac
     let answers = service_fn(|_| ready(Ok::<_, Infallible>(Response::new(Full::from("hello")))));
     let response = places.layer().layer(answers).oneshot(request()).await;
     let mut body: ResponseBody<Full<Bytes>> = response.unwrap().into_body();
-    assert_eq!(places.taken().await, 1);
+    assert_eq!(places.in_use().await, 1);
     assert!(body.frame().await.unwrap().is_ok());
     places.empty().await;
     drop(body);
@@ -91,7 +91,7 @@ async fn a_body_that_has_failed_holds_nothing_though_it_is_kept(places: &Places)
 async fn a_body_that_nobody_asks_holds_its_place_until_it_is_dropped(places: &Places) {
     let (feed, body) = respond(places).await;
     drop(feed);
-    assert_eq!(places.taken().await, 1);
+    assert_eq!(places.in_use().await, 1);
     drop(body);
     places.empty().await;
 }
@@ -106,14 +106,14 @@ async fn a_body_of_axum_stays_one_and_holds_its_place_until_it_ends(places: &Pla
     send(&feed, "hello").await;
     let frame = body.frame().await.unwrap().unwrap();
     assert_eq!(frame.into_data().unwrap(), "hello");
-    assert_eq!(places.taken().await, 1);
+    assert_eq!(places.in_use().await, 1);
     drop(feed);
     assert!(body.frame().await.is_none());
     places.empty().await;
     drop(body);
 }
 
-async fn a_service_that_panics_where_it_is_called_gives_the_place_back(places: &Places) {
+async fn a_panic_in_call_frees_the_place(places: &Places) {
     let panics = service_fn(|_| -> Ready<Answer> { panic!("as the test wants it to") });
     let response = places.layer().layer(panics).oneshot(request());
     assert!(AssertUnwindSafe(response).catch_unwind().await.is_err());

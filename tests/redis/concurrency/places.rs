@@ -35,7 +35,7 @@ pub(crate) fn patient(store: impl Store, policies: impl IntoIterator<Item = Poli
 }
 
 /// How many places are taken.
-pub(crate) async fn taken(limiter: &Limiter) -> u64 {
+pub(crate) async fn in_use(limiter: &Limiter) -> u64 {
     let decision = limiter.peek(POLICY, EVERYBODY).await.unwrap();
     assert_eq!(decision.store_failure(), None);
     decision.limit() - decision.remaining()
@@ -44,7 +44,7 @@ pub(crate) async fn taken(limiter: &Limiter) -> u64 {
 /// Waits until this many places are taken.
 pub(crate) async fn come_to(limiter: &Limiter, expected: u64) {
     let what = format!("{expected} places taken");
-    until(&what, async || taken(limiter).await == expected).await;
+    until(&what, async || in_use(limiter).await == expected).await;
 }
 
 /// Looks until it is so.
@@ -100,8 +100,8 @@ impl Places {
         RateLimitLayer::new(self.limiter.clone()).wrap_body()
     }
 
-    pub(crate) async fn taken(&self) -> u64 {
-        taken(&self.limiter).await
+    pub(crate) async fn in_use(&self) -> u64 {
+        in_use(&self.limiter).await
     }
 
     pub(crate) async fn come_to(&self, expected: u64) {

@@ -15,7 +15,7 @@ use tower_throttle::{
     StoreErrorKind,
 };
 
-use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, patient, policy, taken, until};
+use super::places::{EVERYBODY, LIFE, POLICY, Places, come_to, in_use, patient, policy, until};
 use super::watched::Watched;
 use support::redis::Server;
 
@@ -46,7 +46,7 @@ async fn a_lease_outlives_many_lives_and_is_not_missed_when_it_ends() {
     let held = admit(&limiter).await;
     for _ in 0..10 {
         pass(&store, LIFE).await;
-        assert_eq!(taken(&limiter).await, 1);
+        assert_eq!(in_use(&limiter).await, 1);
     }
     drop(held);
     come_to(&limiter, 0).await;
@@ -62,7 +62,7 @@ async fn a_lease_outlives_answers_that_take_most_of_its_life() {
     store.answer_after(LIFE * 3 / 4);
     let (_held, ()) = tokio::join!(admit(&limiter), pass(&store, 10 * LIFE));
     store.answer_after(Duration::ZERO);
-    assert_eq!(taken(&limiter).await, 1);
+    assert_eq!(in_use(&limiter).await, 1);
 }
 
 /// The store may have taken or renewed it as soon as it was asked.
@@ -100,7 +100,7 @@ async fn a_permit_tells_for_good_that_its_lease_has_lapsed() {
     store.clock().advance(LIFE);
     tokio::time::advance(LIFE).await;
     assert!(held.has_lapsed());
-    assert_eq!(taken(&limiter).await, 0);
+    assert_eq!(in_use(&limiter).await, 0);
     pass(&store, 2 * LIFE).await;
     assert!(held.has_lapsed());
 
@@ -154,9 +154,9 @@ async fn a_lease_that_nobody_renews_lapses_after_30_s_by_default() {
     let _ = limiter.check(POLICY, EVERYBODY).await.unwrap();
     let microsecond = Duration::from_micros(1);
     store.clock().advance(30 * SECOND - microsecond);
-    assert_eq!(taken(&limiter).await, 1);
+    assert_eq!(in_use(&limiter).await, 1);
     store.clock().advance(microsecond);
-    assert_eq!(taken(&limiter).await, 0);
+    assert_eq!(in_use(&limiter).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,7 +173,7 @@ async fn a_thousand_leases_are_renewed_in_five_trips_each_third() {
         pass(&store, 10 * SECOND).await;
         assert_eq!(store.renewed(), [200; 5]);
     }
-    assert_eq!(taken(&limiter).await, 1_000);
+    assert_eq!(in_use(&limiter).await, 1_000);
 }
 
 /// A store that answers at once, and counts the questions that renew leases.
@@ -264,7 +264,7 @@ async fn a_renewal_that_fails_is_tried_again_while_the_lease_lives() {
         pass(&store, life * 5 / 6).await;
         store.work();
         pass(&store, life).await;
-        assert_eq!(taken(&limiter).await, 1, "{kind:?}");
+        assert_eq!(in_use(&limiter).await, 1, "{kind:?}");
         drop(held);
         come_to(&limiter, 0).await;
     }
@@ -276,7 +276,7 @@ async fn the_next_lease_is_renewed_also_when_there_was_none_for_long() {
     for _ in 0..3 {
         let held = admit(&limiter).await;
         pass(&store, 2 * LIFE).await;
-        assert_eq!(taken(&limiter).await, 1);
+        assert_eq!(in_use(&limiter).await, 1);
         drop(held);
         come_to(&limiter, 0).await;
         pass(&store, 2 * LIFE).await;
@@ -290,7 +290,7 @@ async fn a_store_that_panics_at_a_renewal_ends_no_renewals() {
     for _ in 0..3 {
         store.panic();
         pass(&store, 3 * LIFE).await;
-        assert_eq!(taken(&limiter).await, 1);
+        assert_eq!(in_use(&limiter).await, 1);
     }
     drop(held);
 }

@@ -36,7 +36,7 @@ fn outlives_two_lives(places: &Places, runtime: &Runtime, user: &str) {
 }
 
 #[test]
-fn a_runtime_that_is_shut_down_takes_no_leases_of_others_with_it() {
+fn a_runtime_shutdown_keeps_leases_of_others() {
     let places = Places::memory();
     let (first, second) = (runtime(), runtime());
     let _firsts = admit(&places.limiter, &first, "alice");

@@ -37,7 +37,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(program: &Path, redis: &Server, told: &Told) -> Self {
+    fn start(program: &Path, redis: &Server, recorder: &Recorder) -> Self {
         let mut command = Command::new(program);
         command
             .env("REDIS_URL", redis.url())
@@ -45,19 +45,19 @@ impl Running {
             .env("LEASE_MS", LIFE.as_millis().to_string())
             .env("PORT", "0")
             .stdin(Stdio::null())
-            .stdout(told.pipe.try_clone().unwrap());
+            .stdout(recorder.pipe.try_clone().unwrap());
         Self {
             process: Process::spawn(&mut command),
-            address: told.addresses.recv_timeout(60 * SECOND).unwrap(),
+            address: recorder.addresses.recv_timeout(60 * SECOND).unwrap(),
         }
     }
 
     /// By SIGKILL, which nobody can prevent.
-    fn kill(&mut self, told: &Told) {
+    fn kill(&mut self, recorder: &Recorder) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         // After everything it has printed, and before others use its places.
-        writeln!(&told.pipe, "{} is killed", self.process.id()).unwrap();
+        writeln!(&recorder.pipe, "{} is killed", self.process.id()).unwrap();
     }
 
     fn url(&self, lines: u64) -> String {
@@ -84,7 +84,7 @@ impl Running {
 }
 
 /// What the servers print.
-struct Told {
+struct Recorder {
     pipe: PipeWriter,
     addresses: mpsc::Receiver<String>,
     requests: Arc<Mutex<Requests>>,
@@ -98,7 +98,7 @@ struct Requests {
     most: usize,
 }
 
-impl Told {
+impl Recorder {
     fn listen() -> Self {
         let (reader, pipe) = std::io::pipe().unwrap();
         let (found, addresses) = mpsc::channel();
@@ -224,14 +224,14 @@ async fn storm(servers: &[Running; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_run_than_there_are_places_whatever_leaves_or_is_killed() {
+async fn no_more_run_than_places_even_after_kills() {
     let program = example::program("concurrency");
     in_time(async {
-        let (redis, told) = (Server::start(), Told::listen());
-        let mut servers = [(); 2].map(|()| Running::start(&program, &redis, &told));
+        let (redis, recorder) = (Server::start(), Recorder::listen());
+        let mut servers = [(); 2].map(|()| Running::start(&program, &redis, &recorder));
         let sampler = Sampler::start(&redis);
-        let all_run = async || told.running() == LIMIT;
-        let nothing_is_left = async || told.running() == 0 && redis.keys().is_empty();
+        let all_run = async || recorder.running() == LIMIT;
+        let nothing_is_left = async || recorder.running() == 0 && redis.keys().is_empty();
 
         storm(&servers).await;
         until("no request and no lease is left", nothing_is_left).await;
@@ -242,7 +242,7 @@ async fn no_more_run_than_there_are_places_whatever_leaves_or_is_killed() {
             streams.push(servers[turn % 2].open(&slow, 100_000).await);
         }
         until("all places are in use", all_run).await;
-        servers[0].kill(&told);
+        servers[0].kill(&recorder);
         assert_eq!(held(&mut redis.connection().unwrap()), LIMIT);
         // Its places are taken by others once its leases have lapsed. Leases of the other server
         // are as old but do not lapse.
@@ -256,7 +256,7 @@ async fn no_more_run_than_there_are_places_whatever_leaves_or_is_killed() {
         until("no request and no lease is left", nothing_is_left).await;
         let (samples, most) = sampler.end();
         assert!(samples > 100, "{samples} samples");
-        assert_eq!((told.most(), most), (LIMIT, LIMIT), "run, held");
+        assert_eq!((recorder.most(), most), (LIMIT, LIMIT), "run, held");
     })
     .await;
 }

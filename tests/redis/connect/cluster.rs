@@ -9,8 +9,8 @@ use tower_throttle::{
     StoreErrorKind,
 };
 
-use crate::connect::load::{Load, taken};
-use crate::connect::{GENEROUS, assert_counts, limiter, told};
+use crate::connect::load::{Load, used};
+use crate::connect::{GENEROUS, assert_counts, limiter, text_of};
 use support::asking::{check_of, pending_answer_of};
 use support::cluster::Cluster;
 use support::proxy::{Proxy, Way};
@@ -34,7 +34,7 @@ async fn subjects_are_spread_over_all_nodes_and_counted_on_each() {
         }
     }
     for subject in SUBJECTS {
-        assert_eq!(taken(&limiter, subject).await, 3, "{subject}");
+        assert_eq!(used(&limiter, subject).await, 3, "{subject}");
     }
     let keys: Vec<_> = cluster
         .masters
@@ -63,9 +63,9 @@ async fn a_single_server_behind_a_cluster_url_is_recognized() {
     let error = RedisStore::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Configuration);
     assert!(
-        told(&error).contains("not part of a cluster"),
+        text_of(&error).contains("not part of a cluster"),
         "{}",
-        told(&error)
+        text_of(&error)
     );
 }
 
@@ -105,10 +105,11 @@ async fn every_node_is_tried_at_start_up() {
     ] {
         let error = connect_with_rights(&cluster, denied).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
-        assert!(told(&error).contains(words), "{}", told(&error));
+        assert!(text_of(&error).contains(words), "{}", text_of(&error));
         let mut masters = cluster.masters.iter();
-        let is_named = masters.any(|master| told(&error).contains(&format!(":{}", master.port())));
-        assert!(is_named, "{}", told(&error));
+        let is_named =
+            masters.any(|master| text_of(&error).contains(&format!(":{}", master.port())));
+        assert!(is_named, "{}", text_of(&error));
     }
 }
 
@@ -127,9 +128,9 @@ async fn a_node_that_refuses_later_is_named_by_what_failed() {
         let check = check_of(&policy, "alice", &limit, Action::consume(1));
         let error = pending_answer_of(&store, &[check]).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
-        let told = told(&error);
+        let told = text_of(&error);
         assert!(told.contains(&format!(":{}", node.port())), "{told}");
-        assert!(told.contains("lacks a right"), "{told}");
+        assert!(told.contains("lacks a permission"), "{told}");
         set_right(node, "+evalsha");
     }
 }
@@ -141,8 +142,8 @@ async fn a_node_that_is_asked_for_the_slots_in_vain_is_named() {
     let url = format!("redis-cluster://127.0.0.1:{}", seed.port());
     for way in [Way::Pass, Way::Blackhole] {
         seed.set(way);
-        let told = told(&RedisStore::connect(&url).await.unwrap_err());
-        // Once, whoever noticed.
+        let told = text_of(&RedisStore::connect(&url).await.unwrap_err());
+        // Once, for all who noticed.
         assert_eq!(told.matches(&seed.port().to_string()).count(), 1, "{told}");
     }
 }
@@ -167,7 +168,7 @@ async fn a_node_that_is_down_is_named() {
         }
     };
     let error = tokio::time::timeout(6 * GENEROUS, refused).await.unwrap();
-    let told = told(&error);
+    let told = text_of(&error);
     assert!(told.contains("is down"), "{told}");
     assert!(told.contains(&node.port().to_string()), "{told}");
 }
@@ -203,9 +204,9 @@ async fn a_node_that_takes_no_writes_does_not_prevent_a_start() {
     let error = RedisStore::connect(&cluster.url()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Full);
     assert!(
-        told(&error).contains("raise its maxmemory"),
+        text_of(&error).contains("raise its maxmemory"),
         "{}",
-        told(&error)
+        text_of(&error)
     );
 }
 
@@ -285,7 +286,7 @@ async fn the_slot_map_is_asked_for_if_a_node_says_cluster_down() {
 
 /// As for a moment when a master steps down.
 #[tokio::test]
-async fn subjects_of_a_master_missing_in_another_masters_map_are_decided() {
+async fn subjects_of_a_master_missing_in_one_map_are_decided() {
     let mut cluster = Cluster::without_full_coverage();
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);
@@ -455,7 +456,7 @@ async fn permits_are_given_back_if_a_later_node_does_not_answer() {
 
 /// A check in shadow does not hold up an enforced one.
 #[tokio::test]
-async fn enforced_checks_are_decided_though_the_node_of_a_shadow_hangs() {
+async fn a_hanging_shadow_node_does_not_block_enforced_checks() {
     let pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let check = |subject: &str, is_shadow| {
@@ -480,7 +481,7 @@ async fn enforced_checks_are_decided_though_the_node_of_a_shadow_hangs() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_gone_delays_no_request_whose_policies_fail_open() {
+async fn a_missing_node_delays_no_request_that_fails_open() {
     let mut pair = Pair::new().await;
     let [one, two] = pair.subjects;
     let limit = Limit::fixed_window(10, DAY);
@@ -636,8 +637,8 @@ async fn is_followed_by_its_replica(signal: &str) {
     }
     let elsewhere = elsewhere.expect("a subject on another node");
     let before = [
-        taken(&limiter, SUBJECTS[0]).await,
-        taken(&limiter, elsewhere).await,
+        used(&limiter, SUBJECTS[0]).await,
+        used(&limiter, elsewhere).await,
     ];
     let loads = [
         Load::start(&limiter, SUBJECTS[0]),
@@ -657,8 +658,8 @@ async fn is_followed_by_its_replica(signal: &str) {
     let [moved, stayed] = loads;
     let [moved, stayed] = [moved.stop().await, stayed.stop().await];
     let now = [
-        taken(&limiter, SUBJECTS[0]).await,
-        taken(&limiter, elsewhere).await,
+        used(&limiter, SUBJECTS[0]).await,
+        used(&limiter, elsewhere).await,
     ];
     let [of_moved, of_stayed] = [now[0] - before[0], now[1] - before[1]];
     assert!(
@@ -683,7 +684,7 @@ async fn assert_no_decision_is_lost(moving: impl FnOnce(&Cluster, &Load)) {
     });
     assert_eq!(load.failed(), 0, "every decision was taken");
     let asked = load.stop().await;
-    assert_eq!(taken(&limiter, "alice").await, asked.least);
+    assert_eq!(used(&limiter, "alice").await, asked.least);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

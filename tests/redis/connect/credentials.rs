@@ -7,7 +7,7 @@ use tower_throttle::deadpool_redis::{Config, Runtime};
 use tower_throttle::{Limiter, MINUTE, RedisCredentials, RedisStore, StoreErrorKind};
 
 use crate::connect::cluster::SUBJECTS;
-use crate::connect::{GENEROUS, limiter, take, told};
+use crate::connect::{GENEROUS, limiter, take, text_of};
 use support::cluster::Cluster;
 use support::logins::{connections_of, let_in, wait_for};
 use support::redis::Server;
@@ -224,7 +224,11 @@ async fn a_pool_has_credentials_of_its_own() {
     let builder = builder.credentials(RedisCredentials::new("app", "hunter2"));
     let error = builder.connect_lazy().unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Configuration);
-    assert!(told(&error).contains("of its own"), "{}", told(&error));
+    assert!(
+        text_of(&error).contains("set them there"),
+        "{}",
+        text_of(&error)
+    );
 }
 
 #[test]

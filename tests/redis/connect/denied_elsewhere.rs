@@ -46,7 +46,7 @@ async fn left(store: &RedisStore, check: Check<'_>) -> u64 {
 }
 
 #[tokio::test]
-async fn a_shadow_rate_that_fits_beside_one_that_does_not_keeps_its_take() {
+async fn a_shadow_rate_keeps_its_permits_beside_a_denied_rate() {
     let cluster = Cluster::start();
     let store = store(&cluster).await;
     let [open, counted, full] = ["open", "counted", "full"].map(PolicyId::new);

@@ -7,8 +7,8 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{DAY, Limit, RedisStore, StoreErrorKind};
 
 use crate::connect::cluster::SUBJECTS;
-use crate::connect::load::taken;
-use crate::connect::{GENEROUS, limiter, told};
+use crate::connect::load::used;
+use crate::connect::{GENEROUS, limiter, text_of};
 use support::asking::{check_of, pending_answer_of};
 use support::cluster::Cluster;
 use support::redis::Server;
@@ -52,7 +52,7 @@ async fn an_endpoint_that_tells_no_nodes_is_counted_on() {
         assert_eq!(decision.store_failure(), None);
     }
     for subject in SUBJECTS {
-        assert_eq!(taken(&limiter, subject).await, 20, "{subject}");
+        assert_eq!(used(&limiter, subject).await, 20, "{subject}");
     }
 }
 
@@ -97,20 +97,20 @@ async fn an_endpoint_that_is_connected_to_lazily_is_counted_on() {
 
 /// The advice leads to what works.
 #[tokio::test]
-async fn an_endpoint_behind_a_single_servers_url_is_told_what_works() {
+async fn an_endpoint_behind_a_single_servers_url_names_the_remedy() {
     let (server, works) = endpoint();
     let url = format!("redis://{USER}:secret@127.0.0.1:{}", server.port());
     let error = RedisStore::connect(&url).await.unwrap_err();
     assert!(
-        told(&error).contains("use redis-cluster://"),
+        text_of(&error).contains("use redis-cluster://"),
         "{}",
-        told(&error)
+        text_of(&error)
     );
     RedisStore::connect(&works).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_missing_right_is_told_of_an_endpoint() {
+async fn a_missing_permission_of_an_endpoint_is_named() {
     let server = with_all_slots();
     let rights = documented_rights();
     user_with(
@@ -120,7 +120,11 @@ async fn a_missing_right_is_told_of_an_endpoint() {
     let url = format!("redis-cluster://{USER}:secret@127.0.0.1:{}", server.port());
     let error = RedisStore::connect(&url).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Configuration);
-    assert!(told(&error).contains("grant it +zadd"), "{}", told(&error));
+    assert!(
+        text_of(&error).contains("grant it +zadd"),
+        "{}",
+        text_of(&error)
+    );
 }
 
 /// There is no endpoint that has all slots: each question about the others would take two trips.
@@ -134,7 +138,7 @@ async fn nodes_that_do_not_tell_each_other_s_slots_are_no_endpoint() {
         let url = format!("redis-cluster://{USER}:secret@127.0.0.1:{}", node.port());
         let error = RedisStore::connect(&url).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
-        let told = told(&error);
+        let told = text_of(&error);
         assert!(told.contains("+cluster|slots"), "{told}");
         assert!(told.contains(&format!(":{}", node.port())), "{told}");
     }
@@ -147,11 +151,11 @@ async fn nodes_that_do_not_tell_each_other_s_slots_are_no_endpoint() {
     for subject in SUBJECTS {
         let decision = limiter.check("api", subject).await.unwrap();
         assert_eq!(decision.store_failure(), None, "{subject}");
-        assert_eq!(taken(&limiter, subject).await, 1, "{subject}");
+        assert_eq!(used(&limiter, subject).await, 1, "{subject}");
     }
 }
 
-/// Another node tells.
+/// The error names another node.
 #[tokio::test]
 async fn one_node_that_may_not_be_asked_for_the_slots_is_passed_over() {
     let cluster = Cluster::start();

@@ -26,7 +26,7 @@ fn builder_to(url: String) -> RedisStoreBuilder {
     })
 }
 
-fn told(error: &tower_throttle::StoreError) -> String {
+fn text_of(error: &tower_throttle::StoreError) -> String {
     error.inner().unwrap().to_string()
 }
 
@@ -73,11 +73,11 @@ async fn a_connection_to_a_replica_is_refused_and_another_one_made() {
 
     let error = builder_to(replica.url()).connect().await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);
-    assert!(told(&error).contains("replica"), "{error}");
+    assert!(text_of(&error).contains("replica"), "{error}");
 }
 
 #[tokio::test]
-async fn whatever_error_the_application_has_is_told() {
+async fn every_error_of_the_application_is_reported() {
     for refused in [
         RedisStore::builder_with(async || Err("no lease on the tunnel")),
         RedisStore::builder_with(async || Err("no lease on the tunnel".to_owned())),
@@ -85,7 +85,7 @@ async fn whatever_error_the_application_has_is_told() {
     ] {
         let error = refused.connect().await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable);
-        assert_eq!(told(&error), "no lease on the tunnel");
+        assert_eq!(text_of(&error), "no lease on the tunnel");
     }
     // The client's own errors have the advice that a URL gets.
     let server = Server::start_with(&["--requirepass", "right"]);

@@ -90,8 +90,8 @@ async fn ask(limiter: Limiter, key: &str, seen: Arc<Seen>) {
     }
 }
 
-/// The permits that are taken, as soon as the store tells.
-pub(crate) async fn taken(limiter: &Limiter, key: &str) -> u64 {
+/// The permits that are used, as soon as the store answers.
+pub(crate) async fn used(limiter: &Limiter, key: &str) -> u64 {
     let started = Instant::now();
     loop {
         let decision = limiter.peek("api", key).await.unwrap();

@@ -34,7 +34,7 @@ const GENEROUS: Duration = Duration::from_secs(5);
 /// More than any test takes.
 const PLENTY: u64 = 1_000_000;
 
-/// One policy, `api`, whose decisions tell what was taken: [`PLENTY`] minus what remains.
+/// One policy, `api`, whose decisions show what was used: [`PLENTY`] minus what remains.
 fn limiter(store: RedisStore, timeout: Duration) -> Limiter {
     let policy = Policy::new("api", Limit::fixed_window(PLENTY, DAY));
     let builder = Limiter::builder(store, [policy.on_store_failure(FailureMode::Deny)]);
@@ -70,7 +70,7 @@ fn client_list(server: &Server) -> String {
 
 /// The text of the cause, which is a part of the error's own. None of the errors beneath it contains the secret
 /// of these tests.
-fn told(error: &StoreError) -> String {
+fn text_of(error: &StoreError) -> String {
     let mut all = format!("{error} {error:?}");
     let mut beneath = error.inner().map(|inner| inner as &dyn Error);
     let told = beneath.map(ToString::to_string).unwrap_or_default();

@@ -5,7 +5,7 @@ use tower_throttle::store::PolicyId;
 use tower_throttle::{DAY, Limit, RedisStore, StoreErrorKind};
 
 use crate::connect::cluster::SUBJECTS;
-use crate::connect::{GENEROUS, PLENTY, limiter, told};
+use crate::connect::{GENEROUS, PLENTY, limiter, text_of};
 use support::asking::{answer_of, check_of};
 use support::cluster::Cluster;
 
@@ -44,7 +44,7 @@ async fn a_node_without_a_name_is_found_by_its_address() {
 }
 
 #[tokio::test]
-async fn a_slot_that_has_moved_to_a_node_without_a_name_is_found_there() {
+async fn a_slot_moved_to_a_nameless_node_is_found() {
     let Some(cluster) = nameless() else { return };
     let store = RedisStore::connect(&cluster.url()).await.unwrap();
     let limiter = limiter(store, GENEROUS);
@@ -80,9 +80,9 @@ async fn a_slot_moving_to_a_nameless_node_is_said_to_need_a_name() {
     let error = answer_of(&store, &[check]).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Configuration);
     assert!(
-        told(&error).contains("cluster-announce-hostname"),
+        text_of(&error).contains("cluster-announce-hostname"),
         "{}",
-        told(&error)
+        text_of(&error)
     );
     cluster.end_move(slot, from, to);
 }

@@ -6,7 +6,7 @@ use tower_throttle::{
     Limit, Limiter, MINUTE, Policy, RedisStore, RedisStoreBuilder, StoreError, StoreErrorKind,
 };
 
-use crate::connect::told;
+use crate::connect::text_of;
 use support::asking::{answer_of, check_of};
 use support::redis::{Server, free_port};
 use support::rights::{documented_rights, user_with};
@@ -20,9 +20,9 @@ fn connecting_with<'a>(
 }
 
 /// Connecting fails with something that the operator has to change, and says so.
-async fn assert_told(builder: RedisStoreBuilder, words: &[&str]) {
+async fn assert_explained(builder: RedisStoreBuilder, words: &[&str]) {
     let error = builder.connect().await.unwrap_err();
-    let told = told(&error);
+    let told = text_of(&error);
     assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
     for word in words {
         assert!(told.contains(word), "{word:?} is missing in {told}");
@@ -34,14 +34,14 @@ async fn assert_told(builder: RedisStoreBuilder, words: &[&str]) {
 async fn a_wrong_password_and_a_missing_one_have_different_messages() {
     let server = Server::start_with(&["--requirepass", "right"]);
     let url = format!("redis://:hunter2@127.0.0.1:{}", server.port());
-    assert_told(
+    assert_explained(
         RedisStore::builder(&url),
         &["refuses the user or the password"],
     )
     .await;
-    assert_told(server.builder(), &["wants a password"]).await;
+    assert_explained(server.builder(), &["wants a password"]).await;
     let of_database = format!("redis://127.0.0.1:{}/3", server.port());
-    assert_told(RedisStore::builder(&of_database), &["wants a password"]).await;
+    assert_explained(RedisStore::builder(&of_database), &["wants a password"]).await;
 }
 
 #[tokio::test]
@@ -53,7 +53,7 @@ async fn every_right_that_is_missing_is_named() {
     for missing in rights.iter().filter_map(|right| right.strip_prefix('+')) {
         let kept = rights.iter().filter(|right| right[1..] != *missing);
         let builder = connecting_with(&server, kept.copied());
-        assert_told(builder, &[missing]).await;
+        assert_explained(builder, &[missing]).await;
     }
     assert_eq!(server.keys(), [""; 0], "the test left something behind");
 }
@@ -67,7 +67,7 @@ async fn another_database_takes_a_right_of_its_own() {
         RedisStore::builder(&format!("{url}/3"))
     };
     let refused = of_database(&rights);
-    assert_told(refused, &["lacks a right", "'select'"]).await;
+    assert_explained(refused, &["lacks a permission", "'select'"]).await;
     rights.push("+select");
     let granted = of_database(&rights);
     granted.connect().await.unwrap();
@@ -80,19 +80,19 @@ async fn all_rights_that_are_missing_are_named_at_once() {
     let kept = rights.iter().filter(|right| !right.starts_with("+z"));
     let builder = connecting_with(&server, kept.copied());
     let wanted = "+zscore +zcount +zrangebyscore +zrevrange +zadd +zrem +zremrangebyscore";
-    assert_told(builder, &[&format!("grant it {wanted}")]).await;
+    assert_explained(builder, &[&format!("grant it {wanted}")]).await;
 }
 
 /// Without the clock, or a key of its own, nothing else is tried.
 #[tokio::test]
-async fn a_user_who_may_only_run_scripts_is_told_where_all_rights_are() {
+async fn a_script_only_user_is_referred_to_the_permissions() {
     let server = Server::start();
     for rights in [
         &["~throttle:*", "+@scripting"][..],
         &["~throttle:*", "+@scripting", "+time"],
     ] {
         let all_rights = ["grant it +", "the documentation of RedisStore"];
-        assert_told(
+        assert_explained(
             connecting_with(&server, rights.iter().copied()),
             &all_rights,
         )
@@ -104,7 +104,7 @@ async fn a_user_who_may_only_run_scripts_is_told_where_all_rights_are() {
 async fn a_prefix_that_the_user_may_not_use_is_a_missing_right() {
     let server = Server::start();
     let builder = connecting_with(&server, documented_rights()).prefix("other");
-    assert_told(builder, &["grant it ~{prefix}:*"]).await;
+    assert_explained(builder, &["grant it ~{prefix}:*"]).await;
 }
 
 #[tokio::test]
@@ -113,16 +113,16 @@ async fn a_replica_is_recognized() {
     server.query::<()>(("REPLICAOF", "127.0.0.1", free_port()));
     let error = server.builder().connect().await.unwrap_err();
     assert!(
-        told(&error).contains("is a replica: name its master"),
+        text_of(&error).contains("is a replica: name its master"),
         "{}",
-        told(&error)
+        text_of(&error)
     );
 }
 
 #[tokio::test]
 async fn a_server_without_scripts_is_recognized() {
     let server = Server::start_with(&["--rename-command", "EVALSHA", ""]);
-    assert_told(server.builder(), &["does not run scripts"]).await;
+    assert_explained(server.builder(), &["does not run scripts"]).await;
 }
 
 #[tokio::test]
@@ -130,12 +130,12 @@ async fn a_command_that_the_server_lacks_is_named() {
     for command in ["TIME", "SET", "GET", "LINDEX", "ZADD"] {
         let server = Server::start_with(&["--rename-command", command, ""]);
         let name = format!("{command}: ");
-        assert_told(server.builder(), &[&name, "see rename-command"]).await;
+        assert_explained(server.builder(), &[&name, "see rename-command"]).await;
         assert_eq!(server.keys(), [""; 0], "the test left something behind");
     }
 }
 
-/// A lazy connection is told with the first decision.
+/// A lazy connection reports it with the first decision.
 #[tokio::test]
 async fn a_command_that_the_server_lacks_is_a_configuration_error() {
     let server = Server::start_with(&["--rename-command", "GET", ""]);
@@ -148,7 +148,7 @@ async fn a_command_that_the_server_lacks_is_a_configuration_error() {
 
 /// Whichever slots the node has.
 #[tokio::test]
-async fn a_node_of_a_cluster_behind_a_single_servers_url_is_recognized() {
+async fn a_cluster_node_behind_a_single_servers_url_is_recognized() {
     let server = Server::start_with(&["--cluster-enabled", "yes"]);
     for slots in [0..0, 0..8_000, 8_000..16_384] {
         if !slots.is_empty() {
@@ -156,13 +156,13 @@ async fn a_node_of_a_cluster_behind_a_single_servers_url_is_recognized() {
         }
         let error = server.builder().connect().await.unwrap_err();
         assert!(
-            told(&error).contains("use redis-cluster://"),
+            text_of(&error).contains("use redis-cluster://"),
             "{}",
-            told(&error)
+            text_of(&error)
         );
     }
     let of_database = format!("redis://127.0.0.1:{}/3", server.port());
-    assert_told(RedisStore::builder(&of_database), &["use redis-cluster://"]).await;
+    assert_explained(RedisStore::builder(&of_database), &["use redis-cluster://"]).await;
 }
 
 #[tokio::test]
@@ -171,8 +171,8 @@ async fn a_cluster_that_does_not_serve_all_slots_is_reported_as_such() {
     server.query::<()>(("CLUSTER", "ADDSLOTS", (0..16_000).collect::<Vec<_>>()));
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
     let error = RedisStore::connect(&url).await.unwrap_err();
-    let told = told(&error);
-    assert!(told.contains("some slots of which nobody serves"), "{told}");
+    let told = text_of(&error);
+    assert!(told.contains("have no node"), "{told}");
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn a_cluster_without_slots_is_reported_as_such() {
     let url = format!("redis-cluster://127.0.0.1:{}", server.port());
     let connected = tokio::time::timeout(MINUTE, RedisStore::connect(&url)).await;
     let error = connected.expect("it asks for ever").unwrap_err();
-    let told = told(&error);
+    let told = text_of(&error);
     assert!(told.contains("see CLUSTER ADDSLOTS"), "{told}");
 }
 
@@ -189,11 +189,11 @@ async fn a_cluster_without_slots_is_reported_as_such() {
 async fn a_server_that_is_full_is_found_at_start_up() {
     let server = Server::start_with(&["--maxmemory", "1"]);
     let error = server.builder().connect().await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Full, "{}", told(&error));
+    assert_eq!(error.kind(), StoreErrorKind::Full, "{}", text_of(&error));
     assert!(
-        told(&error).contains("raise its maxmemory"),
+        text_of(&error).contains("raise its maxmemory"),
         "{}",
-        told(&error)
+        text_of(&error)
     );
 }
 
@@ -208,7 +208,7 @@ async fn scripts_that_are_constantly_forgotten_do_not_prevent_a_start() {
     let flushing = std::thread::spawn(move || while flush.query::<()>(&mut connection).is_ok() {});
     for _ in 0..20 {
         let connected = server.builder().connect().await;
-        assert!(connected.is_ok(), "{}", told(&connected.unwrap_err()));
+        assert!(connected.is_ok(), "{}", text_of(&connected.unwrap_err()));
     }
     drop(server);
     flushing.join().unwrap();
@@ -220,7 +220,7 @@ async fn a_server_is_named_whatever_it_answers() {
     let server = Server::start();
     let place = format!("127.0.0.1:{}: ", server.port());
     let assert_named = |error: StoreError| {
-        let told = told(&error);
+        let told = text_of(&error);
         assert!(told.starts_with(&place), "{told}");
     };
     let rights = documented_rights();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tower_throttle::{Limiter, RedisStore, StoreErrorKind};
 
-use crate::connect::load::{Load, taken};
-use crate::connect::{GENEROUS, PLENTY, assert_counts, client_list, limiter, take, told};
+use crate::connect::load::{Load, used};
+use crate::connect::{GENEROUS, PLENTY, assert_counts, client_list, limiter, take, text_of};
 use support::proxy::{Proxy, Way};
 use support::redis::{Server, free_port};
 use support::sentinel::{NAME, Sentinel, Watched, until};
@@ -30,9 +30,9 @@ async fn the_master_named_by_sentinel_has_login_and_database() {
             error.kind(),
             StoreErrorKind::Configuration,
             "{}",
-            told(&error)
+            text_of(&error)
         );
-        assert!(!told(&error).contains("hunter2"));
+        assert!(!text_of(&error).contains("hunter2"));
     }
 }
 
@@ -59,9 +59,9 @@ async fn a_gone_sentinel_is_passed_over_and_a_wrong_name_reported() {
     assert_counts(RedisStore::connect(&url("main")).await.unwrap()).await;
     let error = RedisStore::connect(&url("other")).await.unwrap_err();
     assert!(
-        told(&error).contains("no master named \"other\""),
+        text_of(&error).contains("no master named \"other\""),
         "{}",
-        told(&error)
+        text_of(&error)
     );
     let none = format!("redis-sentinel://127.0.0.1:{gone}/main");
     let error = RedisStore::connect(&none).await.unwrap_err();
@@ -69,7 +69,7 @@ async fn a_gone_sentinel_is_passed_over_and_a_wrong_name_reported() {
         error.kind(),
         StoreErrorKind::Unreachable,
         "{}",
-        told(&error)
+        text_of(&error)
     );
 }
 
@@ -118,7 +118,7 @@ async fn a_sentinel_that_names_a_replica_is_passed_over() {
     assert_passed_over(&stale, &watched).await;
     let alone = format!("redis-sentinel://127.0.0.1:{}/{NAME}", stale.port());
     let error = RedisStore::connect(&alone).await.unwrap_err();
-    assert!(told(&error).contains("CKQUORUM"), "{}", told(&error));
+    assert!(text_of(&error).contains("CKQUORUM"), "{}", text_of(&error));
 }
 
 /// It may have another address by the next question.
@@ -128,7 +128,7 @@ async fn a_master_is_called_by_its_name_whatever_it_answers() {
     watched.master.set_full(true);
     let error = RedisStore::connect(&watched.url()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Full);
-    let told = told(&error);
+    let told = text_of(&error);
     assert!(told.starts_with("master \"main\": "), "{told}");
 }
 
@@ -181,7 +181,7 @@ async fn assert_fails_over(watched: Watched, store: RedisStore, signal: &str) {
         watched.master.signal("CONT");
     });
     let asked = load.stop().await;
-    let taken = taken(&limiter, "alice").await;
+    let taken = used(&limiter, "alice").await;
     assert!(taken >= 100, "the successor counts");
     assert!(taken <= asked.most, "{taken} taken, {asked:?}");
     assert_eq!(watched.replica.keys().len(), 1);
@@ -334,7 +334,7 @@ mod pool {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_pool_of_the_users_follows_a_failover_of_a_master_that_hangs() {
+    async fn a_users_pool_follows_a_failover_of_a_hanging_master() {
         let watched = Watched::start_with(&[], "");
         let pool = pool(&watched);
         assert_fails_over(watched, RedisStore::from_sentinel_pool(pool), "STOP").await;
@@ -370,9 +370,9 @@ mod pool {
         let error = connected.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unreachable);
         assert!(
-            told(&error).contains("connections to replicas"),
+            text_of(&error).contains("connections to replicas"),
             "{}",
-            told(&error)
+            text_of(&error)
         );
         // The pool's client makes two of one. An attempt that takes half a second is not the last.
         let made = watched.replica.connections() - before;

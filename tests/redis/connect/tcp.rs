@@ -54,7 +54,7 @@ fn assert_set(port: u16) {
 }
 
 #[tokio::test]
-async fn a_server_is_connected_to_with_the_options_that_questions_need() {
+async fn connections_have_the_tcp_options_that_questions_need() {
     let server = Server::start();
     let _store = RedisStore::connect(&server.url()).await.unwrap();
     assert_set(server.port());

@@ -7,9 +7,9 @@ use tokio::net::TcpListener;
 use tower_throttle::{RedisStore, RedisStoreBuilder, StoreErrorKind};
 
 use crate::connect::cluster::SUBJECTS;
-use crate::connect::load::taken;
+use crate::connect::load::used;
 use crate::connect::wrong_urls::each_way;
-use crate::connect::{GENEROUS, assert_counts, client_list, limiter, told};
+use crate::connect::{GENEROUS, assert_counts, client_list, limiter, text_of};
 use support::cluster::Cluster;
 use support::redis::{Server, free_port};
 use support::sentinel::{NAME, Sentinel};
@@ -152,13 +152,13 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
         server.builder(),
         server.builder().ca_certificate(other.pem.as_str()),
     ] {
-        assert_refused(builder, "give ca_certificate").await;
+        assert_refused(builder, "set ca_certificate").await;
     }
 }
 
 async fn assert_refused(builder: RedisStoreBuilder, advice: &str) {
     let error = builder.connect().await.unwrap_err();
-    let told = told(&error);
+    let told = text_of(&error);
     assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
     assert!(told.contains(advice), "{told}");
     let is_about_authorities = advice.contains("ca_certificate");
@@ -193,7 +193,7 @@ async fn a_client_shows_its_certificate_where_the_server_asks_for_one() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, "127.0.0.1", "yes");
     let builder = || server.builder().ca_certificate(authority.pem.as_str());
-    let told = told(&builder().connect().await.unwrap_err());
+    let told = text_of(&builder().connect().await.unwrap_err());
     assert!(told.contains("certificate"), "{told}");
     let [certificate, key] = authority.issue("client");
     let store = builder()
@@ -225,7 +225,7 @@ async fn refused_and_missing_client_certificates_are_recognized() {
             showing(Authority::new()),
         ] {
             let error = builder.connect().await.unwrap_err();
-            let told = told(&error);
+            let told = text_of(&error);
             assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
             assert!(told.contains("client_certificate"), "{told}");
         }
@@ -241,7 +241,7 @@ async fn a_server_is_known_by_the_name_in_its_certificate() {
     let authority = Authority::new();
     let server = TlsServer::start(&authority, CACHE, "no");
     let builder = || server.builder().ca_certificate(authority.pem.as_str());
-    assert_refused(builder(), "give one of them as tls_server_name").await;
+    assert_refused(builder(), "set tls_server_name").await;
     assert_refused(builder().tls_server_name("other.test"), "for other names").await;
     let store = builder().tls_server_name(CACHE).connect().await;
     assert_counts(store.unwrap()).await;
@@ -293,7 +293,7 @@ async fn sentinels_and_masters_are_known_by_their_certificates_name() {
 async fn any_certificate_is_accepted_only_on_dangerous_request() {
     let files = Files::self_signed("somebody.else");
     let server = TlsServer::over(files, &["--tls-auth-clients", "no"]);
-    assert_refused(server.builder(), "give ca_certificate").await;
+    assert_refused(server.builder(), "set ca_certificate").await;
     let store = server
         .builder()
         .danger_accept_invalid_certs()
@@ -326,7 +326,11 @@ async fn no_url_can_switch_the_check_of_certificates_off() {
     ] {
         let error = RedisStore::connect(&url).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Configuration);
-        assert!(told(&error).contains("contains a #"), "{}", told(&error));
+        assert!(
+            text_of(&error).contains("contains a #"),
+            "{}",
+            text_of(&error)
+        );
     }
 }
 
@@ -365,7 +369,7 @@ async fn every_cluster_node_speaks_tls_also_when_a_slot_moves() {
         }
     }
     for subject in SUBJECTS {
-        assert_eq!(taken(&limiter, subject).await, 3, "{subject}");
+        assert_eq!(used(&limiter, subject).await, 3, "{subject}");
     }
     for (master, tls_port) in cluster.masters.iter().zip(&cluster.tls_ports) {
         assert!(!master.keys().is_empty());
@@ -376,7 +380,7 @@ async fn every_cluster_node_speaks_tls_also_when_a_slot_moves() {
 }
 
 #[tokio::test]
-async fn certificates_that_cannot_be_used_are_refused_before_connecting() {
+async fn unusable_certificates_are_refused_before_connecting() {
     let url = "rediss://:hunter2@localhost";
     let builder = |url| RedisStore::builder(url);
     for (builder, why) in [
@@ -401,7 +405,7 @@ async fn certificates_that_cannot_be_used_are_refused_before_connecting() {
         ),
     ] {
         let error = builder.connect_lazy().unwrap_err();
-        let told = told(&error);
+        let told = text_of(&error);
         assert_eq!(error.kind(), StoreErrorKind::Configuration, "{told}");
         assert!(told.contains(why) && !told.contains("hunter2"), "{told}");
     }
@@ -420,7 +424,7 @@ async fn a_server_without_tls_fails_and_does_not_hang() {
     let connecting = connecting.chain(each_way("rediss", other_port));
     let errors = join_all(connecting.map(RedisStoreBuilder::connect)).await;
     for error in errors.into_iter().map(Result::unwrap_err) {
-        let told = told(&error);
+        let told = text_of(&error);
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{told}");
         assert!(told.contains("with redis if it does not"), "{told}");
     }
@@ -433,7 +437,7 @@ async fn a_server_that_wants_tls_and_one_that_does_not_are_recognized() {
     let (_, port) = server.url.rsplit_once(':').unwrap();
     for builder in each_way("redis", port.parse().unwrap()) {
         let error = builder.connect().await.unwrap_err();
-        let told = told(&error);
+        let told = text_of(&error);
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{told}");
         assert!(told.contains("rediss if it speaks TLS"), "{told}");
     }

@@ -2,7 +2,7 @@
 
 use tower_throttle::{RedisStore, StoreErrorKind};
 
-use crate::connect::{assert_counts, client_list, server_on_a_socket, told};
+use crate::connect::{assert_counts, client_list, server_on_a_socket, text_of};
 use support::redis::Server;
 use support::rights::{USER, documented_rights, set_right, user_with};
 
@@ -32,9 +32,9 @@ async fn the_database_of_the_url_is_counted_in() {
     let error = missing.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Configuration);
     assert!(
-        told(&error).contains("no database of this number"),
+        text_of(&error).contains("no database of this number"),
         "{}",
-        told(&error)
+        text_of(&error)
     );
 }
 
@@ -60,7 +60,11 @@ async fn a_user_without_a_password_is_logged_in_as() {
     for url in &urls {
         let refused = RedisStore::connect(url).await.unwrap_err();
         assert_eq!(refused.kind(), StoreErrorKind::Configuration, "{url}");
-        assert!(told(&refused).contains(":password@"), "{}", told(&refused));
+        assert!(
+            text_of(&refused).contains(":password@"),
+            "{}",
+            text_of(&refused)
+        );
     }
     set_right(&server, "nopass");
     let mut stores = Vec::new();

@@ -240,7 +240,7 @@ async fn assert_is_corrupt(
 
 /// Whatever is done, it is neither read as this crate's, nor overwritten, nor deleted.
 #[tokio::test]
-async fn a_value_that_is_not_ours_fails_every_action_and_is_left_as_it_is() {
+async fn a_corrupt_value_fails_every_action_and_is_not_changed() {
     let server = Server::start();
     let store = server.store().await;
     for planted in cases() {
@@ -333,7 +333,7 @@ async fn a_value_that_is_not_ours_fails_its_key_alone() {
 
 /// A corrupt penalty also fails the question, before anything of it is charged.
 #[tokio::test]
-async fn a_penalty_that_is_not_ours_fails_its_policy_and_is_left_as_it_is() {
+async fn a_corrupt_penalty_fails_its_policy_and_is_not_changed() {
     let server = Server::start();
     let policy = Policy::new("login", Limit::gcra(3, DAY)).penalty(Penalty::after(3, DAY, DAY));
     let limiter = limiter(&server, [policy]).await;

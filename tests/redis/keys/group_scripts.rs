@@ -178,7 +178,7 @@ async fn a_policy_not_asked_about_keeps_its_state_until_it_is_paid() {
 }
 
 #[tokio::test]
-async fn a_value_that_is_no_record_fails_alone_whatever_is_asked_with_it() {
+async fn a_value_that_is_no_record_fails_alone() {
     let policies = ["a", "b"].map(grouped);
     let key = group_key();
     let bench = Bench::redis().await;

@@ -27,7 +27,7 @@ async fn in_shadow_a_policy_of_a_group_counts_and_holds_up_nobody() {
 
 /// Even if policies outside the group stand in between.
 #[tokio::test]
-async fn a_group_is_written_once_whichever_of_its_policies_are_in_shadow() {
+async fn a_group_is_written_once_with_any_shadow_policies() {
     let bench = Bench::redis().await;
     let many = Limit::gcra(1_000, DAY);
     let [a, b, d] = ["a", "b", "d"].map(grouped);

@@ -123,7 +123,7 @@ async fn all_policies_of_a_group_are_charged_or_none() {
 }
 
 #[tokio::test]
-async fn policies_join_a_group_and_leave_it_and_the_others_forget_nothing() {
+async fn joining_or_leaving_a_group_resets_no_other_policy() {
     for limit in LIMITS {
         for take in TAKES {
             let bench = Bench::redis().await;

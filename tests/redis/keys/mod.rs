@@ -202,7 +202,7 @@ fn logged(server: &Server) -> Vec<Logged> {
 
 /// They are asked in turns, so that whatever else the machine does affects both.
 #[tokio::test]
-async fn a_take_costs_the_server_little_however_many_slices_a_window_has() {
+async fn acquires_stay_cheap_with_many_slices() {
     const SLICES: [u32; 2] = [10, 1_000];
     let bench = Bench::redis().await;
     let limits = SLICES.map(|slices| Limit::sliding_window(1_000_000, HOUR).slices(slices));

@@ -76,7 +76,7 @@ async fn attempt(counted: &Counted, meanwhile: impl FnOnce()) -> Vec<Outcome> {
 }
 
 /// What is taken of each subject.
-async fn taken(counted: &Counted) -> Vec<u64> {
+async fn used(counted: &Counted) -> Vec<u64> {
     let left = (0..ATTEMPTS).map(async |subject| {
         let decision = counted.limiter.peek("api", subject as u64).await.unwrap();
         assert_eq!(decision.store_failure(), None);
@@ -103,7 +103,7 @@ async fn batches_on_a_broken_connection_count_once_if_they_ran() {
     let expected = outcomes
         .iter()
         .map(|outcome| u64::from(is_counted(*outcome)));
-    assert_eq!(taken(&counted).await, expected.collect::<Vec<_>>());
+    assert_eq!(used(&counted).await, expected.collect::<Vec<_>>());
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn trips_that_were_given_up_count_once() {
     back(&counted).await;
     // About the others nothing is known: when the last one of a trip gives up, another trip may
     // begin with those who have not given up yet.
-    let taken = taken(&counted).await;
+    let taken = used(&counted).await;
     assert_eq!(taken[..PASSENGERS], [1; PASSENGERS]);
     assert!(taken.iter().all(|permits| *permits <= 1), "{taken:?}");
 }

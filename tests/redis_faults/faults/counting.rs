@@ -50,7 +50,7 @@ impl Counted {
     }
 
     /// For all subjects, according to the server.
-    fn taken(&self) -> usize {
+    fn used(&self) -> usize {
         let keys = self.server.keys();
         if keys.is_empty() {
             return 0;
@@ -80,10 +80,10 @@ impl Counted {
         outcomes.collect()
     }
 
-    async fn until_taken(&self, permits: usize) {
+    async fn until_used(&self, permits: usize) {
         let started = Instant::now();
-        while self.taken() < permits {
-            assert!(started.elapsed() < 30 * SECOND, "{}", self.taken());
+        while self.used() < permits {
+            assert!(started.elapsed() < 30 * SECOND, "{}", self.used());
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -95,29 +95,29 @@ async fn a_thousand_questions_on_a_broken_connection_count_once_each() {
     counted.proxy.set(Way::DropReplies);
     let outcomes = counted
         .attempt(ATTEMPTS, async || {
-            counted.until_taken(ATTEMPTS).await;
+            counted.until_used(ATTEMPTS).await;
             counted.proxy.set(Way::Pass);
             counted.proxy.cut();
         })
         .await;
     let interrupted = Outcome::FailedClosed(StoreErrorKind::Interrupted);
     assert_eq!(outcomes, vec![interrupted; ATTEMPTS]);
-    assert_eq!(counted.taken(), ATTEMPTS);
+    assert_eq!(counted.used(), ATTEMPTS);
     back(&counted).await;
-    assert_eq!(counted.taken(), ATTEMPTS, "sent again later");
+    assert_eq!(counted.used(), ATTEMPTS, "sent again later");
 }
 
 #[tokio::test]
-async fn a_thousand_questions_that_were_given_up_are_counted_once_each() {
+async fn a_thousand_dropped_questions_count_once_each() {
     let counted = Counted::start(2 * SECOND).await;
     counted.proxy.set(Way::DropReplies);
     let outcomes = counted.attempt(ATTEMPTS, async || {}).await;
     let late = Outcome::FailedClosed(StoreErrorKind::TimedOut);
     assert_eq!(outcomes, vec![late; ATTEMPTS]);
-    counted.until_taken(ATTEMPTS).await;
+    counted.until_used(ATTEMPTS).await;
     counted.proxy.set(Way::Pass);
     back(&counted).await;
-    assert_eq!(counted.taken(), ATTEMPTS, "sent again later");
+    assert_eq!(counted.used(), ATTEMPTS, "sent again later");
 }
 
 /// A reply that no script of this crate gives, or an error from something in between, does not show
@@ -176,7 +176,7 @@ async fn a_question_is_not_asked_again_on_the_next_connection() {
         assert_eq!(outcomes, [interrupted]);
         counted.proxy.set(Way::Pass);
         back(&counted).await;
-        assert_eq!(counted.taken(), attempts);
+        assert_eq!(counted.used(), attempts);
     }
     let scripts = counted.server.calls("evalsha");
     assert!(scripts > 0 && counted.proxy.commands() > 0);

@@ -26,7 +26,7 @@ async fn a_host_name_that_does_not_resolve_is_reported_at_start_up() {
 }
 
 #[tokio::test]
-async fn with_a_host_name_that_does_not_resolve_the_failure_modes_decide() {
+async fn with_an_unknown_host_the_failure_modes_decide() {
     for url in URLS {
         let store = RedisStore::builder(url).connect_lazy().unwrap();
         let limiter = limiter(store);

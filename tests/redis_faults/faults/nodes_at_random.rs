@@ -107,7 +107,7 @@ async fn ask_until(
 }
 
 /// Nobody asks any more, and all nodes run.
-async fn taken(store: &RedisStore, limit: Limit, subject: usize) -> u64 {
+async fn used(store: &RedisStore, limit: Limit, subject: usize) -> u64 {
     let look = Question {
         subjects: vec![subject],
         on_store_failure: FailureMode::Deny,
@@ -149,7 +149,7 @@ async fn come_and_go(limit: Limit, signals: Signals, questions: Vec<Question>) {
         }
     }
     for (subject, count) in counts {
-        let taken = taken(&store, limit, subject).await;
+        let taken = used(&store, limit, subject).await;
         let is_right = (count.least..=count.most).contains(&taken);
         assert!(is_right, "{subject}: {taken} taken of {count:?}");
     }

@@ -251,7 +251,7 @@ async fn a_node_that_does_not_come_back_with_the_others() {
     cluster.masters[FAILING].signal("CONT");
 }
 
-/// A lease released along with them is released again until it is heard.
+/// A lease released along with them is released again until the node answers.
 #[tokio::test]
 async fn a_node_whose_reply_is_lost_gives_permits_back_once() {
     let cluster = Cluster::behind_proxies();

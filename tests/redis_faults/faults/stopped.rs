@@ -31,7 +31,7 @@ async fn a_server_that_is_restarted_again_and_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_gone_for_long_is_asked_again_within_a_second() {
+async fn a_server_back_after_long_is_asked_within_a_second() {
     let mut stage = Stage::start().await;
     let kill = |server: &mut Server, _: &_| server.kill();
     let restart = |server: &mut Server, _: &_| server.restart();

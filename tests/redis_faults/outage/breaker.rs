@@ -153,7 +153,7 @@ async fn clients_that_go_away_lose_no_probe() {
     back(&limiter, "api").await;
 }
 
-/// Otherwise whoever sends requests and takes them back could keep the limits off for as long.
+/// Otherwise a client that sends requests and cancels them could keep the limits off.
 #[tokio::test]
 async fn clients_that_go_away_do_not_keep_it_open() {
     let server = Server::start();
@@ -173,7 +173,7 @@ async fn clients_that_go_away_do_not_keep_it_open() {
 
 /// A user who may only look cannot decide; it is noticed when the right is back.
 #[tokio::test]
-async fn a_right_that_was_taken_away_opens_it_and_is_looked_for_slowly() {
+async fn a_revoked_permission_opens_it_and_is_probed_slowly() {
     let server = Server::start();
     let notes = Notes::default();
     let url = user_with(&server, ["~*", "+@all"]);

@@ -48,7 +48,7 @@ async fn places_given_back_in_an_outage_are_free_after_it() {
 }
 
 #[tokio::test]
-async fn places_taken_in_an_outage_are_free_when_they_are_given_back() {
+async fn places_of_an_outage_are_free_when_given_back() {
     let server = Server::start();
     let limiter = limiter(&server, HOUR).await;
     server.signal("STOP");
@@ -79,7 +79,7 @@ async fn places_taken_in_an_outage_are_free_when_they_are_given_back() {
 
 /// When the server resumes, it executes what it was sent before it hung.
 #[tokio::test]
-async fn places_that_late_answers_have_left_in_the_store_are_given_back() {
+async fn places_left_in_the_store_by_late_answers_are_given_back() {
     let server = Server::start();
     let limiter = limiter(&server, 60 * SECOND).await;
     server.signal("STOP");
@@ -99,7 +99,7 @@ async fn places_that_late_answers_have_left_in_the_store_are_given_back() {
 
 /// For longer than a lease lives without renewal.
 #[tokio::test]
-async fn a_place_taken_in_an_outage_is_held_for_as_long_as_it_is_needed() {
+async fn a_place_of_an_outage_is_held_as_long_as_needed() {
     let server = Server::start();
     // A busy machine may be late to renew it.
     let life = 5 * SECOND;
@@ -116,7 +116,7 @@ async fn a_place_taken_in_an_outage_is_held_for_as_long_as_it_is_needed() {
 
 /// A restart that follows: the server is there, and the circuit breaker is still open.
 #[tokio::test]
-async fn places_are_free_for_the_next_process_once_this_one_has_flushed() {
+async fn flushing_frees_places_for_the_next_process() {
     const PLACES: u64 = 20;
     let server = Server::start();
     let proxy = Proxy::to(server.port());

@@ -1,4 +1,4 @@
-//! An observer that records what it is told.
+//! An observer that records its events.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use tower_throttle::{BreakerState, Observer, StoreErrorKind};
 
 #[derive(Clone, Default)]
-pub(crate) struct Notes(Arc<Mutex<Told>>);
+pub(crate) struct Notes(Arc<Mutex<Observed>>);
 
 #[derive(Default)]
-struct Told {
+struct Observed {
     states: Vec<BreakerState>,
     answers: Vec<(Duration, Option<StoreErrorKind>)>,
 }

@@ -94,7 +94,7 @@ fn many_runtimes_are_answered_at_once() {
 
 /// As the tests of an application do that share one limiter.
 #[test]
-fn a_limiter_of_the_whole_process_answers_a_row_of_short_runtimes() {
+fn a_global_limiter_serves_many_short_runtimes() {
     static SERVER: LazyLock<Server> = LazyLock::new(Server::start);
     static LIMITER: LazyLock<Limiter> = LazyLock::new(|| limiter(SERVER.builder()));
     thread::scope(|scope| {

@@ -79,7 +79,7 @@ fn an_attempt_to_connect_holds_up_nobody_else() {
 }
 
 #[test]
-fn an_attempt_to_find_the_nodes_of_a_cluster_holds_up_nobody_else() {
+fn finding_cluster_nodes_delays_no_others() {
     let cluster = Cluster::start();
     let proxy = Proxy::to(cluster.masters[0].port());
     let url = format!("redis-cluster://127.0.0.1:{}", proxy.port());

@@ -9,7 +9,7 @@ use super::{Bench, ask, limits};
 use support::bench::answer;
 
 #[tokio::test]
-async fn permits_given_back_through_this_process_are_available_at_once() {
+async fn permits_given_back_here_are_available_at_once() {
     let credit = Action::Credit {
         permits: 1,
         taken_at: None,
@@ -28,7 +28,7 @@ async fn permits_given_back_through_this_process_are_available_at_once() {
 
 /// Nobody waits for the answer when a request is dropped.
 #[tokio::test]
-async fn permits_given_back_are_available_though_the_answer_is_dropped() {
+async fn permits_given_back_are_available_without_the_answer() {
     for limit in limits() {
         let bench = Bench::new();
         bench.drain(limit).await;
@@ -59,7 +59,7 @@ async fn a_denial_that_arrives_after_permits_came_back_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_denial_is_forgotten_as_soon_as_permits_are_on_their_way_back() {
+async fn a_denial_is_forgotten_once_permits_are_being_given_back() {
     for limit in limits() {
         let bench = Bench::new();
         bench.drain(limit).await;
@@ -101,7 +101,7 @@ async fn a_denial_that_overtakes_a_reset_is_forgotten_with_it() {
 }
 
 #[tokio::test]
-async fn permits_taken_through_this_process_lengthen_the_wait() {
+async fn permits_acquired_here_lengthen_the_wait() {
     for limit in limits() {
         let bench = Bench::new();
         let _ = bench.take(limit, 2).await;

@@ -59,7 +59,7 @@ async fn ask(store: &RedisStore, asked: &[(PolicyId, String)], actions: &[Action
 
 impl Apart {
     /// A question that holds the first policy's only permit until its second policy has decided.
-    async fn taken_for_a_while(&self) -> JoinHandle<Decisions> {
+    async fn hold_for_a_while(&self) -> JoinHandle<Decisions> {
         let take = [Action::acquire(1); 2];
         ask(&self.other, &self.policies[1..], &take).await;
         self.cluster.masters[self.second_is_on].signal("STOP");
@@ -88,7 +88,7 @@ impl Apart {
 #[tokio::test]
 async fn permits_back_from_anothers_denial_are_free_with_it() {
     let apart = Apart::new().await;
-    let both = apart.taken_for_a_while().await;
+    let both = apart.hold_for_a_while().await;
     apart.cluster.masters[apart.second_is_on].signal("CONT");
     assert_eq!(both.await.unwrap().denied_by(), Some(1));
     assert!(apart.take_first().await);
@@ -97,7 +97,7 @@ async fn permits_back_from_anothers_denial_are_free_with_it() {
 #[tokio::test]
 async fn permits_of_a_caller_who_left_are_not_denied_from_memory() {
     let apart = Apart::new().await;
-    let both = apart.taken_for_a_while().await;
+    let both = apart.hold_for_a_while().await;
     both.abort();
     until("what was taken is there again", async || {
         apart.take_first().await

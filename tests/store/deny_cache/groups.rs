@@ -12,7 +12,7 @@ use tower_throttle::{
 };
 
 use super::attack::{attack, limiter};
-use super::{MICROSECOND, told};
+use super::{MICROSECOND, facts_of};
 use support::asking::check_of;
 use support::bench::answer;
 use support::redis::Server;
@@ -148,8 +148,8 @@ async fn a_denial_in_a_group_is_answered_without_a_command() {
             let uncached = group.store.clone().without_deny_cache();
             let by_server = group.ask_by(&uncached, &policies).await;
             assert_eq!(
-                told(&known[denying]),
-                told(&by_server[denying]),
+                facts_of(&known[denying]),
+                facts_of(&by_server[denying]),
                 "{policies:?}"
             );
             let left = known[denying].retry_after().unwrap();

@@ -13,7 +13,7 @@ use tower_throttle::{
     SECOND,
 };
 
-use super::told_of_denial;
+use super::facts_of_denial;
 use support::bench::answer;
 use support::drawn::drawn;
 use support::history::{Act, Course, History, POLICIES, Step, Time, is_penalty, receipts};
@@ -269,7 +269,7 @@ fn agree(checks: &[Check<'_>], expected: &Decisions, found: &Decisions) -> Resul
             {
                 return Err(format!("{name}: too short a wait"));
             }
-            _ if !as_it_was && told_of_denial(found) != told_of_denial(expected) => {
+            _ if !as_it_was && facts_of_denial(found) != facts_of_denial(expected) => {
                 return Err(format!("{name}: decision"));
             }
             _ if as_it_was && found.remaining() > expected.remaining() => {

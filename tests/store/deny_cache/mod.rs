@@ -114,13 +114,13 @@ impl Bench {
     }
 }
 
-/// Everything that users are told, except where it comes from.
-fn told(decision: &Decision) -> impl PartialEq + Debug {
-    (told_of_denial(decision), decision.receipt().taken_at())
+/// Everything that users see, except where it comes from.
+fn facts_of(decision: &Decision) -> impl PartialEq + Debug {
+    (facts_of_denial(decision), decision.receipt().taken_at())
 }
 
 /// The same for a denial: nothing was taken, so there is no instant to compare.
-fn told_of_denial(decision: &Decision) -> impl PartialEq + Debug {
+fn facts_of_denial(decision: &Decision) -> impl PartialEq + Debug {
     (
         (decision.outcome(), decision.limit(), decision.window()),
         (decision.remaining(), decision.retry_after()),
@@ -220,7 +220,7 @@ async fn a_higher_cost_waits_for_as_long_as_the_store_would_say() {
             let higher = async {
                 let four = bench.take(limit, 4).await;
                 let again = answer(bench.trips.ask_again(limit, 4)).await;
-                assert_eq!(told(&four), told(&again[0]));
+                assert_eq!(facts_of(&four), facts_of(&again[0]));
                 assert_eq!(four.is_remembered(), asked == 0);
             };
             assert_eq!(bench.trips(higher).await - 1, asked, "{limit:?}");
@@ -248,7 +248,7 @@ async fn a_patient_question_is_denied_from_memory_if_it_cannot_wait() {
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_is_remembered_and_denies_no_other_cost() {
+async fn a_cost_that_never_fits_denies_no_other_cost() {
     for limit in limits() {
         let bench = Bench::new();
         let capacity = Algorithm::try_from(&limit).unwrap().capacity();
@@ -290,7 +290,7 @@ async fn a_cost_that_never_fits_is_remembered_for_any_patience() {
 
 /// If it could fit, a single permit more would be there by the time of the answer.
 #[tokio::test]
-async fn a_cost_that_never_fits_is_remembered_however_slow_the_answer_is() {
+async fn a_cost_that_never_fits_is_remembered_after_slow_answers() {
     for limit in limits() {
         let bench = Bench::new();
         let capacity = Algorithm::try_from(&limit).unwrap().capacity();
@@ -348,7 +348,7 @@ async fn a_slow_answer_is_kept_no_longer_and_tells_no_short_wait() {
 }
 
 #[tokio::test]
-async fn under_a_flood_of_subjects_some_are_forgotten_and_none_is_wrong() {
+async fn a_flood_of_subjects_evicts_denials_but_falsifies_none() {
     const SUBJECTS: u64 = 80_000;
     let bench = Bench::new();
     let algorithm = Algorithm::try_from(&Limit::gcra(1, DAY)).unwrap();

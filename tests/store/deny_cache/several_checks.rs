@@ -129,7 +129,7 @@ async fn a_ban_of_a_concurrency_limit_tells_its_own_wait_from_memory() {
 /// After the clock stepped back to before the end of the first ban, the second one is still in
 /// force.
 #[tokio::test]
-async fn a_ban_is_not_taken_for_the_one_before() {
+async fn a_ban_is_not_confused_with_the_one_before() {
     let bench = Bench::new();
     let login = Algorithm::try_from(&Limit::fixed_window(1, DAY)).unwrap();
     let penalty = Penalty::after(1, HOUR, MINUTE).doubling_up_to(HOUR);
@@ -153,7 +153,7 @@ async fn a_ban_is_not_taken_for_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_is_reported_beside_a_remembered_denial() {
+async fn a_cost_that_never_fits_outranks_a_remembered_denial() {
     let bench = Bench::new();
     let [narrow, wide] = [1, 5].map(|limit| Algorithm::try_from(&Limit::gcra(limit, DAY)).unwrap());
     let both = |user, cost| {

@@ -117,7 +117,7 @@ fn an_aligned_window_ends_on_time_and_the_next_is_aligned() {
 }
 
 #[test]
-fn in_one_question_only_an_aligned_window_goes_by_the_wall_clock() {
+fn only_aligned_windows_follow_the_wall_clock() {
     let aligned = Limit::fixed_window(9, MINUTE).aligned();
     let (setup, clocks) = at_the_hour(aligned);
     clocks.wall.advance(30 * SECOND);

@@ -47,7 +47,7 @@ fn full() -> (Setup, Vec<u64>) {
 }
 
 #[test]
-fn a_request_that_was_settled_keeps_no_newcomer_from_being_counted() {
+fn settled_requests_make_room_for_newcomers() {
     let several = DAILY.and(5_000, 7 * DAY);
     for (limit, cost, settled) in [(DAILY, 600, 3), (several, 600, 3), (DAILY, 3, 600)] {
         let policy = Policy::new("rows", limit).by(Header::new("x-user"));

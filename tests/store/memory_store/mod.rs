@@ -201,7 +201,7 @@ fn a_banned_subject_stays_banned_through_a_flood() {
 }
 
 #[test]
-fn a_store_of_denied_subjects_is_full_until_their_time_has_passed() {
+fn a_store_of_denied_subjects_is_full_until_they_may_return() {
     let setup = Setup::new(Limit::gcra(2, MINUTE));
     setup.flood((0..FLOOD).flat_map(|key| [key, key]));
     assert_eq!(setup.store.len(), CAPACITY);
@@ -347,7 +347,7 @@ fn a_question_that_finds_no_room_for_one_key_charges_none() {
     assert_eq!(setup.store.len(), CAPACITY);
 }
 
-/// Otherwise whoever fills the store would lift the limits for everybody who is new.
+/// Otherwise a client that fills the store would lift the limits for all new clients.
 #[test]
 fn a_policy_whose_key_finds_no_room_lifts_no_other_limit() {
     let key = Header::new("x-user");

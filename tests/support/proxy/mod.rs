@@ -58,7 +58,7 @@ struct Shared {
     accepted: Mutex<Vec<Instant>>,
     closed: AtomicUsize,
     commands: AtomicU64,
-    told: AtomicU64,
+    reply_bytes: AtomicU64,
 }
 
 impl Proxy {
@@ -77,7 +77,7 @@ impl Proxy {
             accepted: Mutex::default(),
             closed: AtomicUsize::new(0),
             commands: AtomicU64::new(0),
-            told: AtomicU64::new(0),
+            reply_bytes: AtomicU64::new(0),
         });
         // Keeps the port while nobody listens on it, so that connections are refused.
         let kept = bound(0).unwrap();
@@ -149,8 +149,8 @@ impl Proxy {
     }
 
     /// How many bytes of replies have been sent to the clients.
-    pub fn told(&self) -> u64 {
-        self.shared.told.load(Ordering::Relaxed)
+    pub fn reply_bytes(&self) -> u64 {
+        self.shared.reply_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -244,7 +244,7 @@ impl Shared {
         let mut is_torn = false;
         while let Some(bytes) = read(&mut from).await {
             let way = *self.way.borrow();
-            is_torn |= way == Way::Blackhole || is_told(forgotten);
+            is_torn |= way == Way::Blackhole || is_signalled(forgotten);
             if is_torn {
                 continue;
             }
@@ -274,7 +274,7 @@ impl Shared {
         while let Some(bytes) = read(&mut from).await {
             let now = Instant::now();
             let way = *self.way.borrow();
-            is_torn |= matches!(way, Way::Blackhole | Way::DropReplies) || is_told(forgotten);
+            is_torn |= matches!(way, Way::Blackhole | Way::DropReplies) || is_signalled(forgotten);
             let due = match way {
                 _ if is_torn => continue,
                 Way::Delay(by) => now + by,
@@ -302,12 +302,13 @@ impl Shared {
             if to.write_all(&bytes).await.is_err() {
                 return;
             }
-            self.told.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.reply_bytes
+                .fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
     }
 }
 
-fn is_told(what: &watch::Receiver<()>) -> bool {
+fn is_signalled(what: &watch::Receiver<()>) -> bool {
     what.has_changed().unwrap_or(true)
 }
 

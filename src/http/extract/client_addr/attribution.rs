@@ -1,4 +1,4 @@
-//! Who the client is: a pure function of the peer, the trust settings and one header's lines.
+//! Finds the client's address from the peer, the trust settings and the lines of one header.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -6,12 +6,12 @@ use super::super::peer::Peer;
 use super::forwarded::{self, Entry, MAX_HOPS};
 use crate::address::AddressRanges;
 
-/// What a request was found to come from.
+/// Where a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attribution {
-    /// This client.
+    /// From this client.
     Client(IpAddr),
-    /// Unknown, and why.
+    /// From an unknown client, with the reason.
     Unattributed {
         /// The last trusted hop.
         last_hop: IpAddr,
@@ -22,10 +22,10 @@ pub(super) enum Attribution {
 /// Why the client is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unknown {
-    /// Nobody said it.
-    Unsaid,
-    /// The header breaks the syntax. No proxy writes such text, but a client can turn what the
-    /// proxy appends to the client's own text into it.
+    /// The header does not name the client.
+    Unnamed,
+    /// The header is malformed. Proxies do not write such text, but a client can send text that
+    /// becomes malformed once a proxy appends to it.
     Malformed,
 }
 
@@ -43,12 +43,12 @@ impl From<Option<IpAddr>> for Entry {
     }
 }
 
-/// Who is trusted to have written the header.
+/// Which proxies are trusted to write the header.
 #[derive(Clone, Copy)]
 pub(super) struct Trust<'a> {
     pub(super) ranges: &'a AddressRanges,
-    /// If set, the client's position from the right, counted from 1, is used instead of the ranges.
-    /// The peer must still be in them.
+    /// The client's position from the right, counted from 1. If set, it replaces the ranges, but
+    /// the peer must still be in them.
     pub(super) hops: Option<usize>,
 }
 
@@ -81,20 +81,19 @@ pub(super) fn attribute<'a>(
             // Several lines that were folded into one.
             (Some(line), None) if line.contains(&b',') => unattributed(peer, Unknown::Malformed),
             (Some(line), None) => walk(peer, trust, std::iter::once(line), listed),
-            (None, _) => unattributed(peer, Unknown::Unsaid),
-            // There is no telling which of them the proxy wrote.
+            (None, _) => unattributed(peer, Unknown::Unnamed),
+            // It is unknown which of them the proxy wrote.
             (Some(_), Some(_)) => unattributed(peer, Unknown::Malformed),
         },
     }
 }
 
-/// A list has no quoting: whatever stands between two commas is one entry.
+/// A list has no quoting: the text between two commas is one entry.
 fn listed(text: &[u8]) -> Entry {
     forwarded::address(text).into()
 }
 
-/// Reads from the entry written last to the first one that settles the question. Nothing after that
-/// is read.
+/// Reads the entries from the last one to the first that decides. Earlier ones are not read.
 fn walk<'a>(
     peer: IpAddr,
     trust: Trust<'_>,
@@ -117,11 +116,11 @@ fn walk<'a>(
             Entry::Address(proxy) if is_hop(proxy) => last_hop = proxy,
             Entry::Address(client) => return Attribution::Client(client),
             Entry::Unknown if trust.hops.is_some_and(|place| hops < place) => {}
-            Entry::Unknown => return unattributed(last_hop, Unknown::Unsaid),
+            Entry::Unknown => return unattributed(last_hop, Unknown::Unnamed),
             Entry::Malformed => return unattributed(last_hop, Unknown::Malformed),
         }
     }
-    unattributed(last_hop, Unknown::Unsaid)
+    unattributed(last_hop, Unknown::Unnamed)
 }
 
 fn unattributed(last_hop: IpAddr, why: Unknown) -> Attribution {

@@ -1,44 +1,42 @@
-//! `Forwarded` (RFC 7239): elements between commas, made of pairs between semicolons. Values may be
-//! quoted and then contain commas and semicolons themselves.
+//! `Forwarded` (RFC 7239): elements between commas, each with pairs between semicolons. Quoted
+//! values may contain commas and semicolons.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::address::embedded;
 
-/// How many entries are read before a request is left unattributed. Bounds the work that a request
-/// can cause.
+/// The most entries that are read. Bounds the work that a request can cause.
 pub(super) const MAX_HOPS: usize = 64;
 
-/// What one entry says.
+/// The content of one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Address(IpAddr),
-    /// No address, but certainly one entry: it counts as a hop.
+    /// One entry without an address. It counts as a hop.
     Unknown,
-    /// Text that breaks the syntax, so that the bounds of entries are unknown.
+    /// Malformed text, so that the bounds of entries are unknown.
     Malformed,
 }
 
 /// The elements of one header line, the last one first, and at most the last [`MAX_HOPS`].
 ///
-/// Whether a comma is quoted can only be told from the left. So the line is scanned once from
-/// there, and the last commas are remembered. A quote that is never closed swallows what follows it
-/// and leaves an invalid last element. So if a client leaves a quote open, neither its text nor
-/// what the proxy wrote behind it is taken for an address.
+/// Only a scan from the left can tell whether a comma is quoted. So the line is scanned once from
+/// the left, and the last commas are kept. An unclosed quote makes the last element malformed. So
+/// if a client sends one, neither its text nor what a proxy appends is read as an address.
 pub(super) fn elements(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let commas = LastCommas::of(line);
     let mut end = Some(line.len());
-    let mut taken = 0;
+    let mut read = 0;
     std::iter::from_fn(move || {
         let stop = end?;
-        let comma = commas.nth_last(taken);
-        taken += 1;
+        let comma = commas.nth_last(read);
+        read += 1;
         end = comma;
         let start = comma.map_or(0, |comma| comma + 1);
         line.get(start..stop)
     })
-    // Earlier commas were forgotten: the text before the oldest one kept may be several elements.
+    // The text before the oldest kept comma may be several elements.
     .take(MAX_HOPS)
 }
 
@@ -79,11 +77,11 @@ impl LastCommas {
     }
 }
 
-/// What the `for` of one element says.
+/// The `for` parameter of one element.
 ///
-/// The whole element must be well formed. If a client left a quote open, quoted and unquoted text
-/// are swapped. The last element then ends in a stray quote, is malformed, and nothing before it is
-/// read.
+/// The whole element must be well formed. After an unclosed quote, quoted and unquoted text are
+/// swapped. The last element then ends in a stray quote, so it is malformed and nothing before it
+/// is read.
 pub(super) fn entry(element: &[u8]) -> Entry {
     let (mut node, mut nodes) = (None, 0);
     let mut rest = element;
@@ -175,7 +173,7 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// The text that a quoted string stands for.
+/// The unescaped text of a quoted string.
 fn unescaped(quoted: &[u8]) -> Cow<'_, [u8]> {
     if !quoted.contains(&b'\\') {
         return Cow::Borrowed(quoted);
@@ -193,10 +191,10 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Reads IPv4, IPv4:port, IPv6, \[IPv6\] or \[IPv6\]:port, without surrounding blanks.
+/// Parses IPv4, IPv4:port, IPv6, \[IPv6\] or \[IPv6\]:port, without surrounding blanks.
 ///
-/// Strict: no octal, hexadecimal or shortened IPv4, and not the unspecified address. The zone of an
-/// IPv6 address is dropped, and an IPv4-mapped address is read as IPv4.
+/// Strict: no octal, hexadecimal or shortened IPv4, and no unspecified address. The zone of an IPv6
+/// address is dropped, and an IPv4-mapped address becomes IPv4.
 pub(super) fn address(text: &[u8]) -> Option<IpAddr> {
     address_and_port(text, is_port)
 }
@@ -235,7 +233,7 @@ fn ipv6(text: &str) -> Option<IpAddr> {
 }
 
 fn is_port(text: &str) -> bool {
-    // Digits are checked by hand because the standard parser accepts a plus sign too.
+    // Checked by hand because the standard parser also accepts a plus sign.
     (1..=5).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_digit())
         && text.parse::<u16>().is_ok()

@@ -16,16 +16,16 @@ use crate::request::{AddressExtractor, KeyError, KeyExtractor, KeyKind, RequestH
 mod attribution;
 mod forwarded;
 
-const ALL_ARE_PROXIES: &str = "if every address is a proxy's, clients choose whose quota they use; \
+const ALL_ARE_PROXIES: &str = "if all addresses are trusted, clients choose their own address; \
                                list the proxies' addresses, or count the proxies with \
                                trusted_hops";
 
-const PROXY_IS_UNTRUSTED: &str = "requests come from a private or loopback address outside of the \
-    trusted proxies and name another in `X-Forwarded-For` or `Forwarded`, which is not believed: if \
-    it is a proxy's, all clients behind it share one quota. Trust its address, in a file by \
+const PROXY_IS_UNTRUSTED: &str = "requests with an `X-Forwarded-For` or `Forwarded` header come from a \
+    private or loopback address that is not a trusted proxy, so the header is ignored. If that \
+    address is a proxy, all clients behind it share one quota: trust it, in a file by \
     `trusted_proxies`";
 
-/// The headers that hold lists, and what reads them.
+/// The headers that hold lists, and the constructors that read them.
 const LISTS: [(&str, &str); 2] = [
     (
         "x-forwarded-for",
@@ -37,8 +37,8 @@ const LISTS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The client's address behind proxies, read from the one header that the proxies are known to
-/// write. Only what they have written is trusted.
+/// The client's address behind proxies, read from the one header that your proxies write. Only the
+/// parts that trusted proxies wrote are used.
 ///
 /// ```
 /// use tower_throttle::{ClientAddr, Limit, MINUTE, Policy};
@@ -50,38 +50,39 @@ const LISTS: [(&str, &str); 2] = [
 ///
 /// # Which header
 ///
-/// Use the header that the proxy nearest to this server writes; any other may come from the client
-/// unchanged. Each proxy must *append* the address of its peer to what it received (nginx:
-/// `$proxy_add_x_forwarded_for`) or replace the header. A proxy that passes the header on unchanged
-/// lets clients choose who they are. A header with a single address ([`header`](Self::header)) must
-/// be replaced by the proxy on every request.
+/// Use the header that the proxy nearest to this server writes; a client can send any other header.
+/// Each proxy must *append* its peer's address to the header (nginx: `$proxy_add_x_forwarded_for`)
+/// or replace the header. If a proxy passes the header on unchanged, clients can choose their
+/// address. A header with a single address ([`header`](Self::header)) must be replaced by the proxy
+/// on every request.
 ///
 /// # How it is read
 ///
-/// 1. A socket peer outside of the trusted ranges is the client; the header is ignored. A Unix
-///    socket counts as trusted. See [`Peer`] for where the peer's address comes from.
-/// 2. Otherwise the header is read from the right, over all its lines. Addresses in the trusted
-///    ranges are proxies; the first other address is the client. Entries to the left of it were
-///    written by the client or by unknown proxies, and are never looked at.
-/// 3. There is no client if the header is absent, if it has only trusted addresses, if the client is
-///    not among its last 64 entries (empty ones included), or if something that is not an address
-///    precedes the client. Such requests are *unattributed*: they share a bucket for each last
-///    trusted proxy, apart from the buckets of addresses. (The last proxy behind a Unix socket counts
-///    as `0.0.0.0`.)
+/// 1. If the socket peer is outside of the trusted ranges, it is the client, and the header is
+///    ignored. A Unix socket counts as trusted. See [`Peer`] for the source of the peer's address.
+/// 2. Otherwise the header is read from the right, across all its lines. Addresses in the trusted
+///    ranges are proxies; the first other address is the client. Entries to the left of it may be
+///    forged and are not read.
+/// 3. The client is unknown if the header is absent or contains only trusted addresses, if the
+///    client is not among its last 64 entries (including empty ones), or if an entry to the right
+///    of the client is not an address. Such requests are *unattributed*: they share one key for
+///    each last trusted proxy, different from the key of that address. (Behind a Unix socket, the
+///    last proxy counts as `0.0.0.0`.)
 ///
-/// IPv6 clients are told apart by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), the least
-/// that a subscriber has; only link-local and loopback addresses count in full. An IPv4 address
-/// embedded in an IPv6 one (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as without.
+/// IPv6 clients are distinguished by their /64 network ([`ipv6_prefix`](Self::ipv6_prefix)), the
+/// smallest that a subscriber gets. Link-local and loopback addresses count in full. An IPv4
+/// address embedded in IPv6 (`::ffff:0:0/96`, `64:ff9b::/96`) is the same client as the plain IPv4
+/// address.
 ///
-/// A request that does not carry its peer's address is answered with 500 and an explanation.
+/// If the server does not provide the peer's address, requests are answered with 500 and an
+/// explanation.
 ///
-/// If a request comes from a private or loopback address outside of the trusted ranges and has a
-/// header `X-Forwarded-For` or `Forwarded`, the log warns, once a minute at most: most likely it
-/// comes from a proxy that is not trusted yet.
+/// If a request comes from a private or loopback address outside of the trusted ranges and has an
+/// `X-Forwarded-For` or `Forwarded` header, most likely a proxy is not trusted yet. The log then
+/// warns, at most once a minute.
 ///
-/// To trust every IPv4 or every IPv6 address is refused by [`Limiter::new`](crate::Limiter::new),
-/// unless the proxies are counted ([`trusted_hops`](Self::trusted_hops)): clients could choose whose
-/// quota they use.
+/// [`Limiter::new`](crate::Limiter::new) rejects ranges that trust every IPv4 or every IPv6
+/// address, unless [`trusted_hops`](Self::trusted_hops) is set: clients could choose their address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddr {
     field: Field,
@@ -93,11 +94,11 @@ pub struct ClientAddr {
 
 impl ClientAddr {
     /// Reads `X-Forwarded-For`, written by proxies in these ranges (`10.0.0.0/8`, `2001:db8::/32`,
-    /// or single addresses). `10.1.2.3/8` is refused, as it may be meant as either.
+    /// or single addresses). `10.1.2.3/8` is invalid, because it may mean the range or the address.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or that does not begin with its first address.
+    /// The invalid range: it cannot be parsed or has host bits set.
     pub fn x_forwarded_for(
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
@@ -106,14 +107,14 @@ impl ClientAddr {
 
     /// Reads `Forwarded` (RFC 7239), written by proxies in these ranges.
     ///
-    /// A header line with an unclosed quote is no list of addresses: nobody can tell the proxy's
-    /// part from what the client wrote, so the request is unattributed. If
-    /// [addresses](crate::AccessList::addresses) are denied, it is answered with 400, so that a
-    /// quote is no way around the list.
+    /// A header line with an unclosed quote is malformed: the proxy's part cannot be told from the
+    /// client's part, so the request is unattributed. If the deny list contains
+    /// [addresses](crate::AccessList::addresses), the request is answered with 400, so that a quote
+    /// does not bypass the list.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or that does not begin with its first address.
+    /// The invalid range: it cannot be parsed or has host bits set.
     pub fn forwarded(
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, ConfigError> {
@@ -121,14 +122,14 @@ impl ClientAddr {
     }
 
     /// Reads a header with a single address (`CF-Connecting-IP`, `Fly-Client-IP`), set by proxies
-    /// in these ranges. If it is sent more than once, or with several values in one line, the
-    /// request is unattributed, and answered with 400 if addresses are denied. So `X-Forwarded-For`
-    /// and `Forwarded`, which have readers of their own, are refused here.
+    /// in these ranges. If it is repeated or has several values, the request is unattributed, and
+    /// answered with 400 if the deny list contains addresses. `X-Forwarded-For` and `Forwarded` are
+    /// invalid here: use their own constructors.
     ///
     /// # Errors
     ///
-    /// Names the range that cannot be read, or that does not begin with its first address; or the
-    /// header's name, if no header can have it or it holds a list.
+    /// The invalid range: it cannot be parsed or has host bits set. Or the header's name, if it is
+    /// invalid or holds a list.
     pub fn header(
         name: impl AsRef<str>,
         trusted: impl IntoIterator<Item = impl AsRef<str>>,
@@ -157,13 +158,13 @@ impl ClientAddr {
         })
     }
 
-    /// Takes the `hops`-th address from the right for the client, whatever is to the right of it.
-    /// It is for proxies whose number is known but whose addresses are not. 1 to 64; 1 for a header
-    /// with a single address.
+    /// Takes the `hops`-th address from the right as the client, whatever is to the right of it.
+    /// Use it if the number of proxies is known but their addresses are not. 1 to 64; 1 for a
+    /// header with a single address.
     ///
-    /// The number includes the socket's peer: behind a single proxy it is 1. A request with too few
-    /// addresses is unattributed. A peer outside of the trusted ranges is still taken for the
-    /// client, so trust every address that the nearest proxy may have, or all addresses if only the
+    /// The number includes the socket's peer: behind one proxy it is 1. A request with too few
+    /// addresses is unattributed. A peer outside of the trusted ranges is still taken as the
+    /// client. So trust every address that the nearest proxy may have, or all addresses if only the
     /// proxy can connect:
     ///
     /// ```
@@ -173,16 +174,16 @@ impl ClientAddr {
     /// # Ok::<(), tower_throttle::ConfigError>(())
     /// ```
     ///
-    /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
+    /// [`Limiter::new`](crate::Limiter::new) rejects other numbers.
     #[must_use]
     pub fn trusted_hops(mut self, hops: usize) -> Self {
         self.trusted_hops = Some(hops);
         self
     }
 
-    /// Tells IPv6 clients apart by this many bits instead of 64: 32 to 128.
+    /// Sets how many leading bits distinguish IPv6 clients: 32 to 128, by default 64.
     ///
-    /// Another number is refused by [`Limiter::new`](crate::Limiter::new).
+    /// [`Limiter::new`](crate::Limiter::new) rejects other numbers.
     #[must_use]
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
         self.ipv6_prefix = Ipv6Prefix::new(bits);
@@ -201,7 +202,7 @@ impl ClientAddr {
         Ok(attribute(peer, trust, self.syntax, lines))
     }
 
-    /// The family of addresses that are all trusted, if one is.
+    /// The address family that is trusted as a whole, if there is one.
     fn trusts_all_of(&self) -> Option<&'static str> {
         ["0.0.0.0/0", "::/0"].into_iter().find(|family| {
             let all = read_range("trusted_proxies", family);
@@ -223,7 +224,8 @@ impl KeyExtractor for ClientAddr {
     fn validate(&self) -> Result<(), ConfigError> {
         self.ipv6_prefix.validate()?;
         match (self.trusted_hops, self.syntax) {
-            // Whatever a client writes to the left of its own address is then read as a proxy's.
+            // Otherwise everything that a client writes to the left of its own address would be
+            // read as a proxy's.
             (None, _) => self.trusts_all_of().map_or(Ok(()), |all| {
                 Err(ConfigError::malformed(
                     "trusted_proxies",
@@ -264,20 +266,20 @@ impl KeyExtractor for ClientAddr {
     }
 }
 
-/// The full address, whatever prefix tells clients apart. An unattributed request has none; it is
-/// [`KeyError::Malformed`] if the header breaks its syntax, so that it may come from anybody.
+/// The full address, whatever the IPv6 prefix. An unattributed request has no address; it is
+/// [`KeyError::Malformed`] if the header is malformed, because it may then come from any client.
 impl AddressExtractor for ClientAddr {
     fn address(&self, request: &RequestHead<'_>) -> Result<IpAddr, KeyError> {
         match self.attribute(request)? {
             Attribution::Client(address) => Ok(embedded(address)),
             Attribution::Unattributed { why, .. } => Err(match why {
-                Unknown::Unsaid => KeyError::Missing,
+                Unknown::Unnamed => KeyError::Missing,
                 Unknown::Malformed => KeyError::Malformed,
             }),
         }
     }
 
-    /// If proxies are counted instead, a client may have an address like theirs.
+    /// With `trusted_hops`, a client may have an address in the trusted ranges.
     fn are_proxies(&self, addresses: &RangeInclusive<IpAddr>) -> bool {
         self.trusted_hops.is_none() && self.trusted.contain_all(addresses)
     }

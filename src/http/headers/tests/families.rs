@@ -7,7 +7,7 @@ const ALL: QuotaHeaders = QuotaHeaders::DRAFT_11
     .and(QuotaHeaders::X_RATELIMIT_DELTA);
 
 /// The names of the headers after this decision.
-fn told(headers: QuotaHeaders, decision: Decision) -> Vec<String> {
+fn sent(headers: QuotaHeaders, decision: Decision) -> Vec<String> {
     let mut response = Response::new(());
     fields_at(0, headers, &[("api", decision)]).add_to(&mut response);
     let names = response.headers().keys();
@@ -66,10 +66,10 @@ fn the_headers_written_are_those_that_names_lists() {
         QuotaHeaders::X_RATELIMIT_EPOCH,
         QuotaHeaders::DRAFT_6.and(QuotaHeaders::X_RATELIMIT_EPOCH),
     ] {
-        let mut told = told(headers, decision);
-        told.push("retry-after".to_owned());
-        told.sort();
-        assert_eq!(told, names(headers), "{headers:?}");
+        let mut sent = sent(headers, decision);
+        sent.push("retry-after".to_owned());
+        sent.sort();
+        assert_eq!(sent, names(headers), "{headers:?}");
     }
 }
 
@@ -77,12 +77,12 @@ fn the_headers_written_are_those_that_names_lists() {
 fn each_family_is_written_always_or_on_denials() {
     let allowed = decided(Limit::gcra(5, SECOND), &[], 0, 1);
     let denied = decided(Limit::gcra(5, SECOND), &[5], 0, 1);
-    assert_eq!(told(ALL.on_denials(), allowed), [""; 0]);
-    assert_eq!(told(ALL.on_denials(), denied), told(ALL, denied));
+    assert_eq!(sent(ALL.on_denials(), allowed), [""; 0]);
+    assert_eq!(sent(ALL.on_denials(), denied), sent(ALL, denied));
 
     let mixed = QuotaHeaders::DRAFT_11.and(QuotaHeaders::DRAFT_6.on_denials());
-    assert_eq!(told(mixed, allowed), ["ratelimit", "ratelimit-policy"]);
-    assert_eq!(told(mixed, denied).len(), 5);
+    assert_eq!(sent(mixed, allowed), ["ratelimit", "ratelimit-policy"]);
+    assert_eq!(sent(mixed, denied).len(), 5);
 }
 
 #[test]

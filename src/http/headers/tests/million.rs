@@ -44,21 +44,21 @@ fn a_million_states_promise_no_more_than_the_quota() {
 
 fn check(policies: &[(&str, Decision)]) {
     let fields = lists(policies);
-    let (announced, told) = (list(&fields.policy), list(&fields.quota));
+    let (announced, shown) = (list(&fields.policy), list(&fields.quota));
     assert_eq!(
-        (announced.len(), told.len()),
+        (announced.len(), shown.len()),
         (policies.len(), policies.len())
     );
-    for ((name, decision), (policy, quota)) in policies.iter().zip(announced.iter().zip(&told)) {
+    for ((name, decision), (policy, quota)) in policies.iter().zip(announced.iter().zip(&shown)) {
         let [policy, quota] = [policy, quota].map(|entry| match entry {
             ListEntry::Item(item) => item,
             ListEntry::InnerList(_) => panic!("an inner list in {fields:?}"),
         });
         for item in [policy, quota] {
-            let BareItem::String(told) = &item.bare_item else {
+            let BareItem::String(shown) = &item.bare_item else {
                 panic!("no string in {fields:?}");
             };
-            assert_eq!(told.as_str(), *name);
+            assert_eq!(shown.as_str(), *name);
         }
         let (q, r) = (number(policy, "q"), number(quota, "r"));
         if decision.window.is_zero() {
@@ -69,9 +69,9 @@ fn check(policies: &[(&str, Decision)]) {
         let (w, t) = (number(policy, "w"), number(quota, "t"));
         assert!(q >= 1 && w >= 1 && r >= 0 && t >= 1, "{fields:?}");
         // A fixed window tells the time to its end, however near that is; a client denied for a
-        // high cost is told when that cost is there.
-        let tells_an_instant = decision.renews_whole || decision.retry_after().is_some();
-        assert!(tells_an_instant || r * w <= q * t, "{fields:?}");
+        // high cost learns when that cost fits.
+        let is_exact = decision.renews_whole || decision.retry_after().is_some();
+        assert!(is_exact || r * w <= q * t, "{fields:?}");
         if decision.retry_after().is_some() {
             let secs = retry_after_secs(decision).map(i128::from);
             assert!(secs.is_some_and(|secs| secs >= t), "{secs:?} {fields:?}");

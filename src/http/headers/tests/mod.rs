@@ -188,7 +188,7 @@ fn an_exhausted_log_announces_its_first_lapse_when_it_denies() {
 /// Five an hour, one request each 8 minutes, of which the fifth takes the last permit. A client that
 /// waited until all are back would lose half of its quota.
 #[test]
-fn who_takes_the_last_permit_of_a_sliding_limit_is_told_when_the_next_one_comes() {
+fn the_last_permit_of_a_sliding_limit_announces_the_next_one() {
     let limits = [
         (Limit::sliding_log(5, HOUR), 1_680),
         (Limit::sliding_counter(5, HOUR), 2_400),

@@ -80,7 +80,7 @@ proptest! {
         let [(_, r, t)] = items(&fields.quota, ["r", "t"])[..] else { panic!() };
         prop_assert!(w >= 1 && t >= 1 && r >= 0);
         // A fixed window tells the time to its end, however near that is; a client denied for a
-        // high cost is told when that cost is there.
+        // high cost learns when that cost fits.
         if !decision.renews_whole && decision.retry_after().is_none() {
             prop_assert!(i128::from(r) * i128::from(w) <= i128::from(q) * i128::from(t));
         }

@@ -1,23 +1,23 @@
 //! `grpc-status-details-bin`: a machine-readable rejection, as a `google.rpc.Status` with a
 //! `RetryInfo` and a `QuotaFailure`.
 //!
-//! A few fields of a few messages, encoded by hand: a crate for it would come with every build,
-//! with or without gRPC. The fields are those of
+//! The few messages are encoded by hand: a protobuf crate would be a dependency of every build,
+//! even without gRPC. The fields are those of
 //! <https://github.com/googleapis/googleapis/blob/master/google/rpc/status.proto> and of
-//! `error_details.proto` beside it.
+//! `error_details.proto` in the same folder.
 
 use std::time::Duration;
 
 use super::super::{Class, Rejection};
 
-/// In bytes; less than 1 KiB as base64. Clients drop answers whose headers are too large in total,
-/// and other layers add theirs.
+/// The largest message in bytes; less than 1 KiB as base64. Clients drop responses whose headers
+/// are too large in total, and other layers add their own.
 const LARGEST: usize = 767;
 
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 const QUOTA_FAILURE: &str = "type.googleapis.com/google.rpc.QuotaFailure";
 
-/// `None` if there is nothing to say beyond the code and the message.
+/// The details; `None` if there are none beyond the code and the message.
 ///
 /// Code and message are repeated because clients compare the two.
 pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<Message> {
@@ -36,7 +36,7 @@ pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<
         status.bytes(DETAILS, &any(RETRY_INFO, &retry_info(wait)));
     }
     if is_about_quota {
-        // Around it come its type, one more byte for its length, and the tag and length of the
+        // Added around it: its type, one more byte for its length, and the tag and length of the
         // whole.
         let around = any(QUOTA_FAILURE, &Message::default()).len() + 1 + 3;
         let room = LARGEST.saturating_sub(status.len() + around);
@@ -48,9 +48,8 @@ pub(super) fn status(rejection: &Rejection, code: u16, message: &str) -> Option<
 
 /// How long the client should wait; `None` if waiting does not help.
 ///
-/// The exact time, or the whole seconds where those are less. They are when requests in flight have
-/// to end: they then say when to look again, while the exact time is when leases lapse, for which
-/// nobody waits.
+/// The exact time, or the whole seconds where those are less. They are less under a concurrency
+/// limit: they then say when to try again, while the exact time is when leases would expire.
 pub(super) fn wait(rejection: &Rejection) -> Option<Duration> {
     let secs = Duration::from_secs(rejection.retry_after_secs?);
     Some(rejection.retry_after?.min(secs))
@@ -68,10 +67,10 @@ fn retry_info(wait: Duration) -> Message {
     info
 }
 
-/// A violation for each policy, as many as there is room for.
+/// A violation for each policy, as many as fit.
 ///
-/// Its `quota_id` is the policy's name. Its `subject` stays empty: the client knows whose quota it
-/// is, and nobody else has to.
+/// Its `quota_id` is the policy's name. Its `subject` stays empty, so that the response contains no
+/// key.
 fn quota_failure(policies: &[String], room: usize) -> Message {
     const VIOLATIONS: u64 = 1;
     const QUOTA_ID: u64 = 5;
@@ -108,7 +107,7 @@ impl Message {
     const BYTES: u64 = 2;
 
     pub(super) fn integer(&mut self, field: u64, value: u64) {
-        // An absent field is zero.
+        // Zero is the default of an absent field.
         if value != 0 {
             self.tag(field, Self::INTEGER);
             self.varint(value);

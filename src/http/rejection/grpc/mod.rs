@@ -1,10 +1,10 @@
-//! The answer to a gRPC request that was not let through: trailers-only.
+//! The response to a rejected gRPC request: trailers-only.
 //!
-//! Always HTTP 200, in one HEADERS frame that ends the stream. Clients would take a 429 for
-//! UNAVAILABLE and retry it: a retry storm on a service that asked for less. See
+//! Always HTTP 200, in one HEADERS frame that ends the stream. gRPC clients map a 429 to
+//! UNAVAILABLE and may retry it, which would add load to an overloaded service. See
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>.
 //!
-//! gRPC-Web is answered in the same way; its clients read the response's headers:
+//! gRPC-Web gets the same response; its clients read the response headers:
 //! <https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-WEB.md>.
 
 use std::fmt::Write;
@@ -49,11 +49,11 @@ pub(super) fn response(dialect: Dialect, rejection: &Rejection) -> Response<Byte
     response
 }
 
-/// Makes the pushback no shorter than this.
+/// Raises the pushback to at least this many seconds.
 pub(super) fn prolong(headers: &mut HeaderMap, secs: u64) {
     let least = Duration::from_secs(secs);
-    let told = number(headers, &GRPC_RETRY_PUSHBACK).map(Duration::from_millis);
-    if told.is_some_and(|told| told < least) {
+    let shown = number(headers, &GRPC_RETRY_PUSHBACK).map(Duration::from_millis);
+    if shown.is_some_and(|shown| shown < least) {
         headers.insert(GRPC_RETRY_PUSHBACK, pushback(Some(least)));
     }
 }
@@ -74,16 +74,16 @@ fn code(class: Class) -> u16 {
     }
 }
 
-/// No client's content type is longer. A client could make the answer's head so large that a proxy
-/// takes it for a fault of the server, which it then asks no more, for anybody.
+/// The longest content type that is echoed, in bytes; real ones are shorter. Otherwise a client
+/// could make the response head so large that a proxy marks the server as faulty, for all clients.
 const LONGEST_ANSWERED: usize = 128;
 
-/// Which gRPC a request speaks, as far as the answer depends on it.
+/// The gRPC protocol of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// gRPC over HTTP/2.
     Grpc,
-    /// gRPC-Web, which is answered in the request's own content type, unless that is too long.
+    /// gRPC-Web, which is answered with the request's content type, unless that is too long.
     GrpcWeb(HeaderValue),
 }
 
@@ -92,10 +92,11 @@ impl Dialect {
     ///
     /// Only `POST` counts as gRPC, since gRPC clients send nothing else. tonic serves calls by any
     /// method, but any client can put the content type on a `GET`, and its denial must not become a
-    /// 200, which everything on the way would take for a success.
+    /// 200, which caches and proxies would take for a success.
     ///
-    /// The HTTP version tells nothing: plain gRPC arrives over HTTP/1.1 from a gRPC-Web translation
-    /// outside the layer, such as `tonic_web`'s, and gRPC-Web can be claimed over any version.
+    /// The HTTP version does not matter: plain gRPC arrives over HTTP/1.1 behind a gRPC-Web
+    /// translation outside of the layer, such as `tonic_web`'s, and gRPC-Web works over any
+    /// version.
     pub(super) fn of(request: &RequestHead<'_>) -> Option<Self> {
         const GRPC: &[u8] = b"application/grpc";
         const WEB: &[u8] = b"-web";
@@ -121,7 +122,7 @@ impl Dialect {
     }
 }
 
-/// Media types ignore case: RFC 9110, section 8.3.1.
+/// The rest after a prefix. Media types are case-insensitive: RFC 9110, section 8.3.1.
 fn after<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = text.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
@@ -132,11 +133,11 @@ fn ends_or_goes_on(rest: &[u8]) -> bool {
     matches!(rest.first(), None | Some(b'+' | b';' | b' ' | b'\t'))
 }
 
-/// In bytes, before encoding. Clients drop an answer with more than 8 KiB of headers or so, and a
-/// rejection can name a hundred policies.
+/// The longest message in bytes, before encoding. Clients drop responses with more than about 8 KiB
+/// of headers, and a rejection can name a hundred policies.
 const LONGEST_MESSAGE: usize = 256;
 
-/// The end of a sentence that was cut off.
+/// The end of a truncated message.
 const CUT: &str = "...";
 
 fn message(rejection: &Rejection) -> String {
@@ -164,10 +165,11 @@ fn percent_encoded(message: &str) -> String {
     encoded
 }
 
-/// With a longer wait, the call had better fail: its deadline would hardly let it see the answer.
+/// The longest pushback. With a longer wait, the call should fail instead: its deadline would
+/// probably pass first.
 const LONGEST_PUSHBACK: Duration = Duration::from_secs(10);
 
-/// Retrying does not help, or not soon.
+/// Do not retry.
 const NEVER: HeaderValue = HeaderValue::from_static("-1");
 
 /// `grpc-retry-pushback-ms`: when a client that retries automatically may try again. See
@@ -179,10 +181,10 @@ fn pushback(wait: Option<Duration>) -> HeaderValue {
     }
 }
 
-/// For a wait of at most `LONGEST_PUSHBACK`; never too early.
+/// A wait of at most `LONGEST_PUSHBACK` in milliseconds; never too short.
 ///
-/// A client waits exactly as long as it is told. Up to a tenth more, or 10 ms, keeps clients that
-/// were denied together from returning together.
+/// Clients wait exactly this long. Jitter of up to a tenth, or 10 ms, keeps clients that were
+/// denied together from returning together.
 fn millis(wait: Duration, random: u64) -> u64 {
     let millis = 1_000 * wait.as_secs() + u64::from(wait.subsec_nanos().div_ceil(1_000_000));
     let jitter = (millis / 10).max(10);

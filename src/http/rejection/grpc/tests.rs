@@ -41,7 +41,7 @@ fn every_kind_has_its_code_its_details_and_its_pushback() {
     let names = || Some(vec!["client".to_owned(), "everybody".to_owned()]);
     let failed = RejectionKind::StoreFailed(StoreErrorKind::TimedOut);
     let second = Some(Duration::from_secs(1));
-    for (kind, wait, code, quota_ids_told) in [
+    for (kind, wait, code, expected_quota_ids) in [
         (
             RejectionKind::QuotaExceeded,
             second,
@@ -75,8 +75,8 @@ fn every_kind_has_its_code_its_details_and_its_pushback() {
             wait.map(Some),
             "{kind:?}"
         );
-        assert_eq!(quota_ids(&status), quota_ids_told, "{kind:?}");
-        let has_details = wait.is_some() || quota_ids_told.is_some();
+        assert_eq!(quota_ids(&status), expected_quota_ids, "{kind:?}");
+        let has_details = wait.is_some() || expected_quota_ids.is_some();
         assert_eq!(!status.details().is_empty(), has_details, "{kind:?}");
         let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap();
         let pushback: i32 = pushback.to_str().unwrap().parse().unwrap();
@@ -152,11 +152,11 @@ proptest! {
         }
 
         let details = status.check_error_details().unwrap();
-        let told = details.retry_info().and_then(|info| info.retry_delay);
-        prop_assert_eq!(told, retry_after);
-        if let Some(told) = quota_ids(&status) {
-            prop_assert!(policies.starts_with(&told));
-            if let Some(next) = policies.get(told.len()) {
+        let shown = details.retry_info().and_then(|info| info.retry_delay);
+        prop_assert_eq!(shown, retry_after);
+        if let Some(shown) = quota_ids(&status) {
+            prop_assert!(policies.starts_with(&shown));
+            if let Some(next) = policies.get(shown.len()) {
                 // With its tags and lengths, it would have been too large.
                 prop_assert!(status.details().len() + next.len() + 8 > 767);
             }
@@ -170,9 +170,9 @@ proptest! {
 fn a_status_that_a_method_returns_has_the_pushback_and_no_content_type() {
     let second = Some(Duration::from_secs(1));
     let status = Status::from(rejection(RejectionKind::QuotaExceeded, second));
-    let told = status.metadata();
-    assert!(told.contains_key("grpc-retry-pushback-ms"));
-    assert!(!told.contains_key("content-type"));
+    let shown = status.metadata();
+    assert!(shown.contains_key("grpc-retry-pushback-ms"));
+    assert!(!shown.contains_key("content-type"));
 }
 
 #[test]
@@ -278,20 +278,20 @@ fn a_long_wait_and_one_that_does_not_help_are_not_to_be_retried() {
 }
 
 #[test]
-fn clients_denied_together_are_told_different_pushbacks() {
-    let told: HashSet<_> = (0..100).map(|_| pushback(Some(LONGEST_PUSHBACK))).collect();
-    assert!(told.len() > 50, "{told:?}");
+fn clients_denied_together_get_different_pushbacks() {
+    let shown: HashSet<_> = (0..100).map(|_| pushback(Some(LONGEST_PUSHBACK))).collect();
+    assert!(shown.len() > 50, "{shown:?}");
 }
 
 proptest! {
     #[test]
-    fn nobody_is_told_to_come_back_before_the_time(micros in 0..=10_000_000_u64) {
+    fn no_pushback_is_too_short(micros in 0..=10_000_000_u64) {
         let wait = Duration::from_micros(micros);
-        let told = pushback(Some(wait));
-        let told = Duration::from_millis(told.to_str().unwrap().parse().unwrap());
-        prop_assert!(told >= wait);
+        let shown = pushback(Some(wait));
+        let shown = Duration::from_millis(shown.to_str().unwrap().parse().unwrap());
+        prop_assert!(shown >= wait);
         // The tenth is taken of the whole milliseconds.
         let rounded = wait + Duration::from_millis(1);
-        prop_assert!(told <= rounded + (rounded / 10).max(Duration::from_millis(10)));
+        prop_assert!(shown <= rounded + (rounded / 10).max(Duration::from_millis(10)));
     }
 }

@@ -16,21 +16,21 @@ const SHARDS: usize = 64;
 const SETS: usize = 256;
 const PLACE_BITS: u32 = (SHARDS * SETS).ilog2();
 
-/// While a subject keeps asking, one of its questions goes to the store after this fraction of the
-/// maximum age, so that not all of them do once the entry expires. If that one gets no answer,
-/// another goes each time that the second fraction has passed.
+/// While a subject keeps asking, one of its questions is sent to the store after this fraction of the
+/// maximum age, so that not all are sent once the entry expires. If that one gets no answer, another is
+/// sent after each further fraction.
 const ASKED_AGAIN_AFTER: u64 = 2;
 const ASKED_ONCE_MORE_AFTER: u64 = 8;
 
-/// How many questions about larger costs may go at once. Each counts twice, when it is asked and
-/// when it is answered, and so once for every other policy asked with it.
+/// How many questions about larger costs may be sent at once. Each counts twice, when it is asked and
+/// when it is answered, and so once for every other policy in it.
 const MORE_AT_ONCE: u64 = 8;
 
 /// Readers take no lock and write nothing that others read: during an attack all threads ask about
 /// one subject.
 pub(super) struct Table {
-    /// If keys could be placed in one set, a client could crowd its own denials out of it, and each
-    /// of its questions would go to the store.
+    /// Secret, since a client that could find keys of one set could evict its own denials, and each of
+    /// its questions would be sent to the store.
     keyed_hash: KeyedHash,
     shards: Box<[Shard]>,
     pub(super) max_age: Micros,
@@ -44,7 +44,7 @@ struct Shard {
     changes: [AtomicU32; SETS],
     /// Whether there are sets. Sequentially consistent with `changes`.
     is_used: AtomicBool,
-    /// `None` until there is something to remember: most servers deny hardly anybody.
+    /// Allocated with the first denial, since most servers deny hardly any requests.
     sets: OnceLock<Box<[Set]>>,
     /// Held while remembering or forgetting.
     writing: Mutex<()>,
@@ -65,8 +65,7 @@ impl Version {
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Micros,
-    /// Whether the question may go to the store, as one does now and then about a remembered
-    /// denial.
+    /// Whether the question may be sent to the store although its denial is remembered.
     pub(super) may_ask: bool,
 }
 
@@ -121,9 +120,8 @@ impl Table {
         }
     }
 
-    /// Takes the turn to go to the store, if it is this take's, either about what this entry says
-    /// or about how much longer it has to wait. Asking with another cost each time gains no further
-    /// turns.
+    /// Takes the turn to ask the store, if this acquire may: either to renew the entry, or about a
+    /// longer wait. Varying the cost gains no further turns.
     fn try_take_turn(&self, entry: &Entry, acquire: &Acquire, now: Micros) -> bool {
         let again = Micros::new(self.max_age.get() / ASKED_ONCE_MORE_AFTER);
         let more = Micros::new(self.max_age.get() / MORE_ASKED_AFTER);
@@ -135,8 +133,8 @@ impl Table {
         }
     }
 
-    /// Takes the turn to ask the store about something of which nothing is known, beside this take
-    /// that is denied, if it is this take's.
+    /// Takes the turn to ask the store about another check that is not remembered, although this
+    /// acquire is denied, if it may.
     pub(super) fn try_take_turn_beside(
         &self,
         key: u128,

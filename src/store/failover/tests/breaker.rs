@@ -78,7 +78,7 @@ fn open(breaker: &ShardedArc<Breaker>) {
 
 /// As with policies about subjects on two nodes, one of which is down.
 #[tokio::test]
-async fn a_part_that_failed_beside_others_is_told_to_observers_and_warned_of() {
+async fn a_failed_part_is_observed_and_warned_of() {
     let failed = Outcome::FailedOpen(StoreErrorKind::Unreachable);
     let decisions =
         [Outcome::Allowed, failed].map(|outcome| Decision::unasked(outcome, (1, Micros::new(1))));
@@ -97,7 +97,7 @@ async fn a_part_that_failed_beside_others_is_told_to_observers_and_warned_of() {
 
 /// As when too many questions are in flight: this one was never sent and took no time.
 #[tokio::test]
-async fn observers_are_told_of_no_answer_if_the_store_was_not_asked() {
+async fn observers_get_no_answer_if_the_store_was_not_asked() {
     let (breaker, notes) = observed();
     answer(&breaker, None);
     for _ in 0..10 {
@@ -124,7 +124,7 @@ async fn pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observers_are_told_of_every_answer_and_of_each_change_once_and_in_order() {
+async fn observers_get_every_answer_and_change_once_in_order() {
     let (breaker, notes) = observed();
     answer(&breaker, None);
     open(&breaker);
@@ -311,7 +311,7 @@ impl Observer for Recovers {
 
 /// Or the others would take the store for failed until its next outage.
 #[tokio::test(start_paused = true)]
-async fn a_change_that_an_observer_causes_is_told_after_the_one_before_it() {
+async fn a_change_caused_by_an_observer_is_observed_next() {
     let (first, notes) = (Arc::new(Recovers::default()), Arc::new(Notes::default()));
     let both: [Arc<dyn Observer>; 2] = [first.clone(), notes.clone()];
     let breaker = new(true, Observers::new(both.to_vec()));

@@ -91,7 +91,7 @@ async fn the_share_is_one_whatever_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_shares_are_taken_together_or_not_at_all() {
+async fn local_shares_are_acquired_together_or_not_at_all() {
     let (store, failover, _) = failing();
     let wide = Limit::fixed_window(20, MINUTE);
     let narrow = Limit::fixed_window(8, MINUTE);
@@ -125,7 +125,7 @@ async fn the_local_share_decides_beside_a_policy_that_lets_requests_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_beside_a_policy_that_refuses_unless_it_is_in_shadow() {
+async fn local_shares_are_kept_beside_an_enforced_refusal() {
     let (store, failover, _) = failing();
     let limit = Limit::fixed_window(20, MINUTE);
     let question = |is_shadow| {
@@ -234,7 +234,7 @@ async fn a_cost_that_only_the_whole_limit_holds_brings_no_ban_in_shadow() {
 
 /// Rates of one policy are counted together or not at all.
 #[tokio::test(start_paused = true)]
-async fn a_cost_above_the_share_of_one_rate_is_taken_of_no_other_in_shadow() {
+async fn a_cost_above_the_share_of_a_shadow_rate_uses_no_rate() {
     let (store, failover, _) = failing();
     let (narrow, wide) = (
         Limit::fixed_window(20, MINUTE),
@@ -274,7 +274,7 @@ async fn a_subject_without_room_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_are_given_back_where_they_were_taken() {
+async fn permits_are_given_back_where_they_were_acquired() {
     let limit = Limit::fixed_window(20, MINUTE);
     let (store, failover, _) = failing();
     let taken_here = ask(&failover, &[check("api", limit, QUARTER)]).await[0].receipt();

@@ -8,16 +8,16 @@ use super::*;
 use crate::store::Recovered;
 
 /// Reports its return when told to.
-struct Telling {
+struct Watchable {
     store: Scripted,
     is_back: watch::Sender<bool>,
     /// How often somebody began to wait for it.
     started: AtomicUsize,
-    /// Held by everybody who waits for it.
+    /// Cloned by each future that waits.
     waiting: Arc<()>,
 }
 
-impl Store for Telling {
+impl Store for Watchable {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
         self.store.ask(checks)
     }
@@ -33,14 +33,14 @@ impl Store for Telling {
     }
 }
 
-impl Telling {
+impl Watchable {
     fn waiting(&self) -> usize {
         Arc::strong_count(&self.waiting) - 1
     }
 }
 
-fn telling(way: Way) -> (Arc<Telling>, Failover) {
-    let store = Arc::new(Telling {
+fn watchable(way: Way) -> (Arc<Watchable>, Failover) {
+    let store = Arc::new(Watchable {
         store: Scripted {
             way: Mutex::new(way),
             asked: Mutex::default(),
@@ -72,7 +72,7 @@ async fn ask_for(failover: &Failover, length: Duration) {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_tells_that_it_is_back_is_asked_at_once_however_long_it_was_away() {
     for way in [Way::Fails(GONE), Way::Hangs] {
-        let (store, failover) = telling(way);
+        let (store, failover) = watchable(way);
         for away in [1, 10, 60] {
             store.is_back.send_replace(false);
             store.store.now(way);
@@ -90,7 +90,7 @@ async fn a_store_that_tells_that_it_is_back_is_asked_at_once_however_long_it_was
 
 #[tokio::test(start_paused = true)]
 async fn one_caller_watches_for_all_while_there_are_questions() {
-    let (store, failover) = telling(Way::Fails(GONE));
+    let (store, failover) = watchable(Way::Fails(GONE));
     ask_for(&failover, 60 * SECOND).await;
     assert_eq!(store.started.load(Ordering::SeqCst), 1);
     assert_eq!(store.waiting(), 1);
@@ -98,7 +98,7 @@ async fn one_caller_watches_for_all_while_there_are_questions() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_store_that_nobody_asks_or_whose_limiter_is_gone() {
-    let (store, failover) = telling(Way::Fails(GONE));
+    let (store, failover) = watchable(Way::Fails(GONE));
     ask_for(&failover, SECOND).await;
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(store.waiting(), 1, "questions may come in a moment");
@@ -119,7 +119,7 @@ fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
         builder.enable_time().start_paused(true).build().unwrap()
     };
     let (idle, busy) = (runtime(), runtime());
-    let (store, failover) = telling(Way::Fails(GONE));
+    let (store, failover) = watchable(Way::Fails(GONE));
     let left = idle.block_on(async {
         while store.started.load(Ordering::SeqCst) == 0 {
             failure(&failover).await;
@@ -139,7 +139,7 @@ fn another_runtime_watches_if_that_of_the_watcher_is_not_driven() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_a_store_that_a_probe_has_found_to_be_back() {
-    let (store, failover) = telling(Way::Fails(GONE));
+    let (store, failover) = watchable(Way::Fails(GONE));
     ask_for(&failover, SECOND).await;
     assert_eq!(store.waiting(), 1);
     store.store.now(Way::Works);
@@ -152,7 +152,7 @@ async fn nobody_waits_for_a_store_that_a_probe_has_found_to_be_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_outside_of_any_runtime_leaves_the_watch_to_the_next() {
-    let (store, failover) = telling(Way::Fails(GONE));
+    let (store, failover) = watchable(Way::Fails(GONE));
     open(&failover).await;
     tokio::time::sleep(SECOND).await;
     // Nobody else may probe, whatever the time is outside.
@@ -168,7 +168,7 @@ async fn a_caller_outside_of_any_runtime_leaves_the_watch_to_the_next() {
 /// The first pause bounds how often a store is asked that wrongly says that it is back.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_wrongly_says_it_is_back_is_asked_at_most_four_times_a_second() {
-    let (store, failover) = telling(Way::Fails(GONE));
+    let (store, failover) = watchable(Way::Fails(GONE));
     store.is_back.send_replace(true);
     ask_for(&failover, 10 * SECOND).await;
     let questions = store.store.questions();
@@ -178,7 +178,7 @@ async fn a_store_that_wrongly_says_it_is_back_is_asked_at_most_four_times_a_seco
 #[tokio::test(start_paused = true)]
 async fn a_store_that_answers_is_not_asked_whether_it_is_back() {
     for kind in [StoreErrorKind::Busy, StoreErrorKind::Configuration] {
-        let (store, failover) = telling(Way::Fails(kind));
+        let (store, failover) = watchable(Way::Fails(kind));
         store.is_back.send_replace(true);
         ask_for(&failover, 10 * SECOND).await;
         // Pauses of 250, 500, 800, 800 ms and so on, each a fifth shorter; or of five seconds.

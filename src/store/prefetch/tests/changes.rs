@@ -104,7 +104,7 @@ async fn held_permits_are_given_back_also_if_nobody_waits_for_the_credit() {
 
 /// The task that asks for the batch resumes only after the change.
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_was_not_asked_for_before_a_change_is_not_taken_after_it() {
+async fn a_batch_planned_before_a_change_is_not_asked_after_it() {
     for change in [RESET, CREDIT] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
@@ -202,7 +202,7 @@ async fn a_batch_that_a_reset_has_overtaken_is_given_back() {
 
 /// Whether the subject was asked about before, or for the first time then.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
+async fn batches_acquired_during_a_change_are_not_held() {
     for (change, before) in [(RESET, 500), (RESET, 0), (CREDIT, 500), (CREDIT, 0)] {
         let fleet = Fleet::new();
         let (process, way) = fleet.process();
@@ -231,7 +231,7 @@ async fn nothing_is_held_that_was_taken_while_a_change_was_on_its_way() {
 
 /// The first of them begins before anybody has asked about the subject.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_in_advance_until_the_last_of_several_changes_is_done() {
+async fn no_prefetch_until_the_last_of_several_changes_is_done() {
     for changes in [[RESET, RESET], [RESET, CREDIT], [CREDIT, RESET]] {
         let (process, way) = Fleet::new().process();
         let subject = windowed();
@@ -265,7 +265,7 @@ async fn a_change_that_is_done_holds_up_no_batch_of_a_subject_asked_for_later() 
 
 /// A subject can have several limits at a time.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_in_advance_of_another_limit_until_a_change_is_done() {
+async fn no_prefetch_of_another_limit_until_a_change_is_done() {
     let prefetch = Some(Prefetch::new());
     let [changed, other] = [10_000, 20_000].map(|permits| {
         let limit = Limit::fixed_window(permits, MINUTE);
@@ -302,7 +302,7 @@ async fn a_change_that_nobody_waits_for_holds_up_no_batch() {
 
 /// The policy begins to prefetch while its reset is in flight, as when rules are replaced.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_in_advance_until_a_change_begun_without_prefetch_is_done() {
+async fn no_prefetch_until_a_change_without_prefetch_is_done() {
     let limit = Limit::fixed_window(10_000, MINUTE);
     let prefetched = Subject::under(limit, Some(Prefetch::new()));
     let without = Subject::under(limit, None);

@@ -24,7 +24,7 @@ fn left_by(idle: &Runtime, busy: &Runtime, work: impl Future<Output = ()>) {
 }
 
 #[test]
-fn a_batch_that_nobody_fetches_is_taken_by_others_and_given_back_when_it_comes_late() {
+fn a_late_batch_of_a_stopped_runtime_is_given_back() {
     let (idle, busy) = (runtime(), runtime());
     let fleet = Fleet::new();
     let (process, _) = fleet.process();

@@ -395,7 +395,7 @@ async fn a_batch_that_is_lost_on_its_way_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_in_advance_from_a_store_that_answers_at_once() {
+async fn no_prefetch_from_a_store_that_answers_at_once() {
     let store = MemoryStore::new();
     let process = Prefetching::new(store.clone(), DEADLINE, InFlightWork::default());
     let subject = windowed();

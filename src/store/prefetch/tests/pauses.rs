@@ -101,7 +101,7 @@ async fn a_subject_that_was_denied_takes_batches_again_when_there_is_room() {
 /// Each would be given back unused, and its permits would be lost whenever others take some
 /// meanwhile. From time to time one finds out whether trips have become shorter.
 #[tokio::test(start_paused = true)]
-async fn where_a_trip_takes_longer_than_permits_may_be_held_hardly_any_are_taken_in_advance() {
+async fn hardly_any_prefetch_if_trips_outlast_the_maximum_age() {
     let (process, way) = Fleet::new().process();
     let prefetch = Prefetch::new().max_age(10 * MILLISECOND);
     let subject = Subject::under(Limit::gcra(10_000, SECOND), Some(prefetch));

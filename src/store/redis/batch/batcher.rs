@@ -28,8 +28,8 @@ use crate::store::redis::settings::{Settings, Waits};
 use crate::task::InFlightWork;
 
 const SHARDS: usize = 32;
-/// With more batches in flight, client and server wait for each other less. For questions that keep
-/// the server busier, the smaller batches then cost more than that saves.
+/// With more batches in flight, client and server wait for each other less. But they are smaller, which
+/// costs more than it saves for questions that keep the server busier.
 const MOST_BATCHES_OF_DEBTS: usize = 4;
 
 /// Clones share everything.
@@ -40,7 +40,7 @@ pub(in crate::store::redis) struct Shared {
     pub(in crate::store::redis) backend: Backend,
     pub(in crate::store::redis) in_flight: InFlight,
     pub(in crate::store::redis) waits: Waits,
-    /// What is given back without anybody waiting for it.
+    /// What is being given back in the background.
     pub(in crate::store::redis) in_flight_work: InFlightWork,
     queues: [Mutex<Shard>; SHARDS],
     /// Where all of this runs.
@@ -53,8 +53,8 @@ pub(in crate::store::redis) struct Shared {
 #[derive(Default)]
 struct Shard {
     queues: HashMap<QueueId, Queue<Request>, ByFingerprint>,
-    /// No call of a queue that is gone had a higher number, so a call that comes back late ends no
-    /// other.
+    /// The highest number of any call, also of queues that are gone, so that a late call never ends
+    /// another one.
     last_call: CallId,
 }
 
@@ -69,8 +69,8 @@ struct Request {
     reply: oneshot::Sender<Reply>,
 }
 
-/// The question comes with its answer, so that its caller drops it where it was made: if a batch
-/// dropped all of its questions, it would hold up the allocators of other threads.
+/// The question returns with its answer, so that its caller drops it on the thread that made it. A batch
+/// that dropped all its questions would contend for the allocators of other threads.
 struct Reply {
     answer: Answer,
     question: Box<Question>,
@@ -107,7 +107,7 @@ enum Admission {
     Queued(oneshot::Receiver<Reply>),
 }
 
-/// A call in flight. When dropped, whether it is back or was given up, it flushes those that wait.
+/// A call in flight. Dropping it flushes the queue.
 struct InFlightCall {
     batcher: Batcher,
     queue: QueueId,
@@ -191,13 +191,13 @@ impl Batcher {
             drop(shard);
             return Admission::Unbatched(self.in_flight_call(id, call), question);
         }
-        let (tell, reply) = oneshot::channel();
+        let (sender, reply) = oneshot::channel();
         queue.wait(Waiting {
             key,
             weight,
             request: Request {
                 question,
-                reply: tell,
+                reply: sender,
             },
         });
         let is_to_watch = !std::mem::replace(&mut queue.is_watched, true);
@@ -221,7 +221,7 @@ impl Batcher {
         (QueueId(script), most_batches)
     }
 
-    /// Stops waiting for calls that take too long, as long as somebody waits.
+    /// Stops waiting for calls that take too long, while requests wait.
     async fn watch(self, id: QueueId) {
         loop {
             let late_at = {
@@ -318,12 +318,12 @@ impl InFlightCall {
             let replies = self.send(requests, std::mem::take(&mut pending)).await;
             let mut others = self.reply();
             if others == Others::Back {
-                // The server is idle until the questions of the other batch have been asked again.
+                // The server is idle until the callers of the other batch ask again.
                 let_others_run().await;
                 others = self.reply();
             }
             if others == Others::None {
-                // The next batch should be in flight while these callers go on.
+                // The next batch should be in flight while these callers continue.
                 pending = replies;
             } else {
                 notify(replies);
@@ -364,8 +364,8 @@ impl InFlightCall {
                 replies.push(&mut request.reply);
             }
             let mut sent = pin!(self.batcher.send(&mut questions));
-            // A batch has no deadline but its callers': on a connection that swallows everything,
-            // it would never be back.
+            // A batch has only the deadlines of its callers: on a connection that swallows
+            // everything, it would never end.
             let mut all_left = pin!(async {
                 for reply in replies {
                     reply.closed().await;
@@ -427,7 +427,7 @@ async fn let_others_run() {
     .await;
 }
 
-/// Fails for callers who have given up meanwhile.
+/// Sending fails for callers that have left meanwhile.
 fn notify(replies: Vec<(oneshot::Sender<Reply>, Reply)>) {
     for (waits, reply) in replies {
         let _ = waits.send(reply);

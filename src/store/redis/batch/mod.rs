@@ -12,9 +12,9 @@
 //! 3. A batch runs in a task of its own. Each question gets its reply before the next batch leaves
 //!    or after that, whichever keeps the server busy.
 //!
-//! A call that takes longer than others [wait](super::settings::Waits) for it is no longer waited for:
-//! others are sent as if it had ended. Its own questions still get their replies. A call whose
-//! caller stands still holds up nobody for longer than that.
+//! If a call takes longer than questions may [wait](super::settings::Waits), they are sent as if it had
+//! ended. Its own questions still get their replies. So a caller that stands still delays others for
+//! this time at most.
 
 mod batcher;
 mod queue;

@@ -1,13 +1,13 @@
-//! A cluster: each question goes to the node with its subject's slot, over that node's own connection, so
-//! that a node that hangs holds up no other questions.
+//! A cluster: each question is sent to the node with its subject's slot, over that node's own connection,
+//! so that a hanging node delays no questions to others.
 //!
-//! The client library has a connection to a whole cluster, too, which is not used for these reasons:
+//! The cluster connection of the client library is not used, for these reasons:
 //!
-//! - It serves nobody while it recovers or looks for nodes, which it asks for the slots one after the
-//!   other, under a lock. So one node that hangs stops the questions to all.
-//! - A question to a master without a connection goes to a node at random.
-//! - It sends ASKING as a request of its own, so another question on the same connection can take it.
-//! - It sends a question again whose connection broke, though it may have run. Here that is done only
+//! - It serves no command while it recovers or looks for nodes, which it asks for the slots one after the
+//!   other, under a lock. So one hanging node stops all questions.
+//! - It sends a command for a master without a connection to a random node.
+//! - It sends ASKING as a separate request, so another command on the same connection can use it up.
+//! - It repeats a command whose connection broke, although it may have run. This module repeats one only
 //!   if the answer says that nothing ran.
 
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl Cluster {
         };
         let answer = self.follow(Route::Master, slot, ask).await;
         match &answer {
-            // Its node may be gone, and have a successor; another server may have its address now;
-            // or nobody had the slot.
+            // The node may be gone or replaced, another server may have its address, or the slot had no
+            // node.
             Err(Failed::NotAsked(_)) => {}
             Err(failed) if is_about_the_node(failed.kind()) => {}
             _ => refresh.not_needed(),
@@ -178,8 +178,8 @@ impl Cluster {
         })
     }
 
-    /// Ends when all masters answer within this time again, whichever they are by then, or when
-    /// some do and the others do not follow.
+    /// Ends when all current masters answer within this time again, or when some do and the others
+    /// do not follow.
     pub(super) async fn recovered(self, within: Duration) {
         loop {
             self.0.refresh();

@@ -109,7 +109,7 @@ impl Node {
 #[derive(Default)]
 pub(super) struct SlotMap {
     ranges: Vec<Range>,
-    /// Why no node tells the slots, if they are only taken to be all on one node.
+    /// The error of CLUSTER SLOTS, if the node counts as having all slots because of it.
     unassigned: Option<StoreError>,
 }
 
@@ -134,8 +134,8 @@ impl SlotMap {
         })
     }
 
-    /// All slots on one node, which answers or redirects: an endpoint in front of a cluster has the
-    /// rules of one, but may not tell its nodes.
+    /// All slots on one node, which answers or redirects: an endpoint in front of a cluster follows its
+    /// rules, but may hide its nodes.
     pub(super) fn unassigned(node: Node, why: StoreError) -> Self {
         let all = Range {
             first: 0,
@@ -148,14 +148,14 @@ impl SlotMap {
         }
     }
 
-    /// Why no node tells the slots; `None` if one has told them.
+    /// The error of CLUSTER SLOTS; `None` if a node has answered it.
     pub(super) fn why_unassigned(&self) -> Option<&StoreError> {
         self.unassigned.as_ref()
     }
 
-    /// Assigns slots without a node to the nodes that had them before. A node may learn earlier
-    /// that a master has stepped down than who has its slots since, and may not know all others.
-    /// The former node answers or redirects.
+    /// Assigns slots without a node to the nodes that had them before. A node may know that a master
+    /// has stepped down before it knows the new node of its slots. The former node answers or
+    /// redirects.
     pub(super) fn with_gaps_as_in(mut self, before: &Self) -> Self {
         for gap in self.gaps() {
             self.ranges.extend(before.within(gap));

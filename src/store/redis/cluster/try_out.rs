@@ -10,19 +10,19 @@ use crate::store::redis::keys::Prefix;
 use crate::store::redis::self_test::SelfTest;
 use crate::trace;
 
-/// How many slots are tried on a server that does not tell which it has: the numbers up to this
-/// are in all parts of the slots.
-const UNTOLD_SLOTS: u32 = 8;
+/// How many slots are tried on a server that does not answer CLUSTER SLOTS. The tags "0", "1" and so on
+/// are spread over the slots.
+const TRIED_SLOTS: u32 = 8;
 
 impl Cluster {
-    /// Tries what decisions do. A master that gives no answer does not keep a service from
-    /// starting, as long as others answer.
+    /// Runs the self-test. A master that gives no answer does not keep a service from starting, as
+    /// long as others answer.
     pub(in crate::store::redis) async fn try_out(&self, prefix: &Prefix) -> Result<(), StoreError> {
         let slots = self.0.slots().await?;
         if let (Some(why), [endpoint]) = (slots.why_unassigned(), &slots.masters()[..]) {
             return self.try_on_endpoint(endpoint, why, prefix).await;
         }
-        // All at once, so that a start does not wait for each master that hangs.
+        // Concurrently, so that a start does not wait for one hanging master after the other.
         let mut tries = JoinSet::new();
         for (master, tag) in slots.tags() {
             let question = SelfTest::of_node(prefix, &tag);
@@ -53,9 +53,9 @@ impl Cluster {
         }
     }
 
-    /// Tries it on a server that does not tell who has which slots. One in front of a cluster answers
-    /// about all of them; a node of a cluster whose user lacks the right to ask redirects, and each
-    /// question would take a trip more.
+    /// Tries it on a server that does not answer CLUSTER SLOTS. An endpoint in front of a cluster answers
+    /// for all slots. A cluster node whose user lacks the permission redirects, and is refused: each
+    /// question would take one more round trip.
     async fn try_on_endpoint(
         &self,
         endpoint: &Node,
@@ -63,7 +63,7 @@ impl Cluster {
         prefix: &Prefix,
     ) -> Result<(), StoreError> {
         let connection = self.0.connection(endpoint)?;
-        for number in 0..UNTOLD_SLOTS {
+        for number in 0..TRIED_SLOTS {
             let question = SelfTest::of_node(prefix, &number.to_string());
             // It redirects nobody.
             match connection.try_out(&question, false).await {

@@ -33,7 +33,7 @@ pub(in crate::store::redis) struct Sentinels {
 impl Address {
     /// # Errors
     ///
-    /// Says what would be right. The URL may contain a password, so it never appears in an error.
+    /// Names the expected form. The URL may contain a password, so it never appears in an error.
     pub(in crate::store::redis) fn parse(url: &str) -> Result<Self, String> {
         Self::read(url)
             .map_err(|why| format!("the store's URL cannot be used ({why}), expected {EXPECTED}"))
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_options_that_are_read_are_taken() {
+    fn known_options_are_applied() {
         let server = |url: &str| match Address::parse(url) {
             Ok(Address::Server(server)) => server.redis_settings().clone(),
             _ => panic!("{url} names no server"),

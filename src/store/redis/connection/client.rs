@@ -32,8 +32,8 @@ pub(in crate::store::redis) fn pause() -> Duration {
     RECONNECT_PAUSE + RECONNECT_PAUSE / 5_000 * jitter as u32
 }
 
-/// Without `CLIENT SETINFO`, which some proxies hang up on and some servers refuse: nothing but the
-/// login and the database is told before the first question.
+/// Without `CLIENT SETINFO`, which some proxies hang up on and some servers refuse: only the login and
+/// the database are sent before the first question.
 pub(super) fn with_our_settings(server: ConnectionInfo) -> ConnectionInfo {
     let login = server.redis_settings().clone().set_skip_set_lib_name();
     server

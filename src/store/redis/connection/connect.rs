@@ -55,8 +55,8 @@ impl Connector {
         }
     }
 
-    /// Makes a connection to keep, as soon as possible, and tells its server if Sentinels have named
-    /// it. Also returns when the last attempt began.
+    /// Makes a connection to keep, as soon as possible. Returns it with its server, if Sentinels
+    /// named that, and the time when the last attempt began.
     ///
     /// An attempt may hang because of a problem that is over by now, for example a network that
     /// lost its first packets. So others are started beside it, and the first connection is used.
@@ -90,8 +90,7 @@ impl Connector {
         made.map_err(|error| self.naming(error))
     }
 
-    /// The error with the server's name, unless it names one already. A hook does not tell where it
-    /// connects to.
+    /// Adds the server's name to the error, unless it has one. The server of a hook is unknown.
     pub(super) fn naming(&self, error: StoreError) -> StoreError {
         match self {
             Self::Server { server, .. } => error.of_server(server.addr()),

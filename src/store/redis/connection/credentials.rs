@@ -14,8 +14,8 @@ use crate::trace;
 /// A user and a password for Redis that may change while a store is connected, such as the tokens
 /// of AWS IAM or Microsoft Entra ID.
 ///
-/// Clones are the same credentials. Whoever obtains new ones keeps a clone, and
-/// [replaces](Self::replace) them in time:
+/// Clones share the credentials. Keep a clone, and [replace](Self::replace) the credentials before
+/// they expire:
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -39,13 +39,13 @@ use crate::trace;
 /// # }
 /// ```
 ///
-/// Every new connection logs in with the newest credentials. Open connections log in again, by
-/// `AUTH`, as soon as they are replaced, and no question waits for that. If the server refuses them,
-/// a connection goes on as before, which the log tells with the feature `tracing`.
+/// Every new connection logs in with the newest credentials. When they are replaced, open connections
+/// log in again with `AUTH`; no question waits for that. If the server refuses them, the connection
+/// keeps its old login, and the refusal is logged with the feature `tracing`.
 #[derive(Clone)]
 pub struct RedisCredentials(Arc<watch::Sender<Login>>);
 
-/// As a server is told.
+/// What is sent to the server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Login {
     user: Option<String>,
@@ -53,13 +53,13 @@ pub(super) struct Login {
 }
 
 impl RedisCredentials {
-    /// These credentials. An empty `user` is the server's default user, who is logged in by the
+    /// These credentials. An empty `user` is the server's default user, who logs in with the
     /// password alone.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self::of(Login::new(user.into(), password.into()))
     }
 
-    /// Replaces the credentials, for all connections of all stores that have them.
+    /// Replaces the credentials for all connections of all stores that use them.
     pub fn replace(&self, user: impl Into<String>, password: impl Into<String>) {
         self.set(Login::new(user.into(), password.into()));
     }
@@ -89,7 +89,7 @@ impl RedisCredentials {
     }
 }
 
-/// Shows nothing of them.
+/// Does not show the credentials.
 impl fmt::Debug for RedisCredentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisCredentials").finish_non_exhaustive()
@@ -157,7 +157,7 @@ impl LoggedIn {
                 let command = changes.borrow_and_update().command();
                 let Some(command) = command else { continue };
                 let refused = command.query_async::<()>(&mut connection).await;
-                // A connection that is lost is noticed by whoever asks something over it.
+                // The next question notices a lost connection.
                 if let Err(error) = refused
                     && !error.is_io_error()
                 {

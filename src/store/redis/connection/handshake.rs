@@ -20,7 +20,7 @@ pub(in crate::store::redis) struct Handshake {
     pub(in crate::store::redis) credentials: Option<RedisCredentials>,
 }
 
-/// A connection to a server that has let this process in.
+/// A connection that is logged in.
 pub(super) struct Connected {
     pub(super) connection: MultiplexedConnection,
     /// Keeps it logged in with credentials that may change.
@@ -69,14 +69,13 @@ impl Handshake {
     }
 }
 
-/// Whether the connection is to a replica. Every user may call HELLO; asking for the role by itself
-/// needs a right.
+/// Whether the connection is to a replica. Every user may call HELLO, while ROLE needs a permission.
 pub(super) async fn is_replica(connection: &mut MultiplexedConnection) -> RedisResult<bool> {
     let about: RedisResult<HashMap<String, Value>> =
         redis::cmd("HELLO").query_async(connection).await;
     match about {
         Ok(about) => Ok(about.get("role") == Some(&Value::BulkString(b"replica".into()))),
-        // The first question will meet the same error, and be told what to do about it.
+        // The first question will get the same error, with its remedy.
         Err(error) if matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) => {
             Ok(false)
         }

@@ -16,15 +16,14 @@ pub(super) const MOST_UNANSWERED: u32 = 3;
 /// As long as the pause, so that callers who give up at once, for whatever reason, cause no more
 /// new connections than failures do.
 pub(super) const DOWN_AFTER: Duration = RECONNECT_PAUSE;
-/// After this time without an answer, the connection may have been closed by the server or
-/// something in between, unnoticed. A question still goes over it at once, but it is considered dead
-/// as soon as the caller gives up, as there is no evidence for it. That says nothing about the
-/// server.
+/// After this time without an answer, the server or a middlebox may have closed the connection,
+/// unnoticed. A question is still sent over it at once, but the connection is considered dead as soon as
+/// that caller gives up. That is no evidence about the server.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// For this time after an answer, nobody checks whether the connection was closed.
 const QUIET: Duration = Duration::from_millis(10);
-/// A caller who gives up sooner has not waited for an answer, but gone away: it counts as one of
-/// [`MOST_UNANSWERED`]. Nor is an answer late that takes no longer.
+/// A caller that gives up sooner has not waited for an answer, but left: it counts as one of
+/// [`MOST_UNANSWERED`]. No answer is late before this time.
 pub(super) const HASTY: Duration = Duration::from_millis(10);
 
 /// Stands for no time.
@@ -50,7 +49,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// The signs of a new connection, over which the server has just answered after this time.
+    /// The health of a new connection, whose first answer took this time.
     pub(super) fn new(trip: Duration) -> Self {
         Self {
             since: Instant::now(),
@@ -171,7 +170,7 @@ fn is_past(then_ms: u64, time: Duration, now_ms: u64) -> bool {
     u128::from(now_ms.saturating_sub(then_ms)) >= time.as_millis()
 }
 
-/// A question in flight. If dropped before the answer, it counts against the connection.
+/// A question in flight. If dropped before the answer, it counts as unanswered.
 pub(super) struct Asked<'a> {
     health: &'a Health,
     asked_ms: u64,
@@ -208,7 +207,7 @@ mod tests {
     const INSTANT: Duration = Duration::from_millis(1);
 
     /// A connection that has just answered.
-    fn heard() -> Health {
+    fn answered() -> Health {
         let health = Health::new(INSTANT);
         health.asked().answered();
         health
@@ -216,7 +215,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn three_unanswered_questions_over_half_a_second_make_a_server_silent() {
-        let health = heard();
+        let health = answered();
         let [first, second, third] = [(); 3].map(|()| health.asked());
         advance(DOWN_AFTER).await;
         drop((first, second));
@@ -227,7 +226,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_silence_begins_with_the_first_question_that_was_given_up() {
-        let health = heard();
+        let health = answered();
         advance(DOWN_AFTER).await;
         for _ in 0..MOST_UNANSWERED {
             drop(health.asked());
@@ -240,7 +239,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_counts_also_for_questions_given_up_that_were_asked_before() {
-        let health = heard();
+        let health = answered();
         let earlier = [(); MOST_UNANSWERED as usize].map(|()| health.asked());
         advance(DOWN_AFTER).await;
         health.asked().answered();
@@ -251,7 +250,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_dead_after_one_unanswered_question_if_its_server_is_not_silent()
     {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         assert!(health.is_idle());
         let asked = health.asked();
@@ -265,7 +264,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_one_is_dead_once_three_have_gone_away() {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         let is_dead = [(); MOST_UNANSWERED as usize].map(|()| {
             drop(health.asked());
@@ -277,7 +276,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_that_has_answered_somebody_else_meanwhile_is_alive() {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         let asked = health.asked();
         advance(HASTY).await;
@@ -288,7 +287,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_is_late_once_two_trips_have_brought_no_answer() {
-        let health = heard();
+        let health = answered();
         advance(IDLE).await;
         assert!(!health.is_late(), "nobody has asked");
         let asked = health.asked();

@@ -15,7 +15,7 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
 use crate::store::redis::error::of_connecting;
 
-/// A server that has just answered tells its role within this time.
+/// The longest time for a server's answer about its role.
 const ROLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Clones are the same hook.
@@ -57,7 +57,7 @@ impl Hook {
                 StoreErrorKind::Unreachable,
                 "the connection is to a replica: make one to the master",
             )),
-            // As a proxy does that finds the server by a command's key, and takes none without one.
+            // A proxy that chooses the server by a command's key refuses HELLO, and may hang up.
             Ok(Err(_)) | Err(_) => self.make(probe).await,
         }
     }

@@ -47,8 +47,8 @@ impl LiveConnection {
         self.health.age()
     }
 
-    /// Sends EVALSHA; if the server does not know the script, and so has run nothing, then EVAL.
-    /// Nothing else is ever sent twice here, as it cannot be known whether it ran.
+    /// Sends EVALSHA, and then EVAL if the server does not know the script and so has run nothing.
+    /// Nothing else is sent twice, because it may have run.
     ///
     /// With `is_asking`, a node of a cluster is asked about a slot that it is still taking over.
     pub(super) async fn ask(
@@ -72,8 +72,8 @@ impl LiveConnection {
         reply
     }
 
-    /// Sends EVAL and EVALSHA, with `is_asking` after ASKING, as each needs a right of its own.
-    /// Returns the answer to EVALSHA or, if the script was forgotten in between, to EVAL.
+    /// Sends EVAL and EVALSHA, with `is_asking` after ASKING, since each needs its own permission.
+    /// Returns the answer to EVALSHA or, if the server forgot the script in between, to EVAL.
     pub(super) async fn try_out(
         &self,
         question: &impl Scripted,
@@ -104,7 +104,7 @@ impl LiveConnection {
 
     async fn asking(&self, command: Cmd) -> RedisResult<Value> {
         match self.with_asking(command).await? {
-            // A redirection back to where the slot moves from, which would send it here again.
+            // A redirection back to the node that the slot moves from, which would redirect it here again.
             [Err(refused), Err(error)] if error.redirect_node().is_some() => Err(refused),
             [_, reply] => reply,
         }
@@ -138,7 +138,7 @@ impl LiveConnection {
         answer.map(drop)
     }
 
-    /// The same, and it does count, as for a question.
+    /// The same, but it counts like a question.
     pub(super) async fn probe_as_question(&self) -> RedisResult<()> {
         let asked = self.health.asked();
         let answer = self.probe().await;
@@ -148,8 +148,8 @@ impl LiveConnection {
         answer
     }
 
-    /// Probes an idle connection whose answer to a question is late. Returns what was heard. If
-    /// others hear something before, or one of them gives up: `None`.
+    /// Probes an idle connection whose answer to a question is late. Returns the answer, or `None` if
+    /// a question is answered or given up first.
     pub(super) async fn reassure(&self) -> Option<RedisResult<()>> {
         let mut others = pin!(self.health.news());
         let mut own = pin!(self.probe_as_question());
@@ -160,7 +160,7 @@ impl LiveConnection {
         .await
     }
 
-    /// Whether nothing speaks against it.
+    /// Whether there is no evidence against it.
     pub(super) fn is_lively(&self) -> bool {
         !self.is_dead() && !self.is_idle() && !self.is_closed()
     }
@@ -169,9 +169,9 @@ impl LiveConnection {
         self.health.is_dead()
     }
 
-    /// Whether the client has seen it closed since the last answer. It then refuses whatever it is
-    /// asked at once. A question that it accepts is given up before it is sent; and if another
-    /// thread sends it nevertheless, it does nothing.
+    /// Whether the client knows that it was closed since the last answer; then it refuses commands at
+    /// once. A command that it accepts is dropped before it is sent, and does nothing if another
+    /// thread sends it nevertheless.
     pub(super) fn is_closed(&self) -> bool {
         if !self.health.is_quiet() {
             return false;
@@ -223,8 +223,8 @@ fn read(reply: Value) -> RedisResult<Value> {
     }
 }
 
-/// An error among the replies is that of a part. Only the error of a demoted server means that this
-/// is no server to ask.
+/// An error among the replies concerns its part. Only the error of a demoted server concerns the
+/// connection.
 fn of_parts(parts: Vec<Value>) -> RedisResult<Value> {
     let errors = parts.iter().filter_map(|part| match part {
         Value::ServerError(error) => Some(RedisError::from(error.clone())),

@@ -1,12 +1,11 @@
-//! `Logins`: who logs in by a URL, which may change while its servers stay.
+//! `Logins`: the logins of a URL, which a reload may replace.
 
 use redis::{ConnectionInfo, RedisConnectionInfo};
 
 use super::address::Address;
 use super::credentials::{Login, RedisCredentials};
 
-/// The logins of a URL, of which there are new ones when its file is read again. Clones are the same
-/// logins.
+/// The logins of a URL, which a reload of its file may replace. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Logins {
     pub(in crate::store::redis) servers: RedisCredentials,
@@ -17,7 +16,7 @@ pub(crate) struct Logins {
 impl Logins {
     /// # Errors
     ///
-    /// Says what would be right, without showing a part of the URL.
+    /// Names the expected form, without showing a part of the URL.
     pub(crate) fn of(url: &str) -> Result<Self, String> {
         let (servers, sentinels) = match &Address::parse(url)? {
             Address::Server(server) => (login_of(server), Login::default()),
@@ -32,7 +31,7 @@ impl Logins {
         })
     }
 
-    /// Whether two URLs, which can be read, differ in nothing but their logins.
+    /// Whether two valid URLs differ only in their logins.
     pub(crate) fn are_for_same_servers(one: &str, other: &str) -> bool {
         match (Address::parse(one), Address::parse(other)) {
             (Ok(one), Ok(other)) => one.is_same_but_for_logins(&other),
@@ -40,7 +39,7 @@ impl Logins {
         }
     }
 
-    /// Makes them what these others are now, on all connections.
+    /// Replaces them by the current `others`, on all connections.
     pub(crate) fn replace_by(&self, others: &Self) {
         self.servers.replace_by(&others.servers);
         self.sentinels.replace_by(&others.sentinels);

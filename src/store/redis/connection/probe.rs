@@ -1,6 +1,6 @@
-//! `Probe`: the commands that find out whether a server answers. Both are about a key of the store's
-//! own, as questions are: a proxy that finds the server by the key refuses a command without one, or
-//! hangs up on it. `Made`: a connection over which the server has answered.
+//! `Probe`: the commands that find out whether a server answers. Both name a key, since a proxy that
+//! chooses the server by the key refuses a command without one, or hangs up on it. `Made`: a connection
+//! over which the server has answered.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -35,14 +35,14 @@ impl Probe {
         *self.tag.lock().unwrap_or_else(PoisonError::into_inner) = tag;
     }
 
-    /// A script that does nothing: a server answers a PING even while it makes scripts wait.
+    /// A script that does nothing. A PING would not do: a server answers it even while scripts wait.
     pub(super) fn script(&self) -> Cmd {
         let mut script = redis::cmd("EVAL");
         script.arg("return 1").arg(1).arg(self.key());
         script
     }
 
-    /// The first command on a connection, which any server answers that lets its client in.
+    /// The first command on a connection. Every server answers it after the login.
     pub(super) fn greeting(&self) -> Cmd {
         let mut read = redis::cmd("GET");
         read.arg(self.key());
@@ -71,8 +71,7 @@ impl Made {
             mut connection,
             logged_in,
         } = connected;
-        // Also for a hook: a reply that its client does not wait for would look like an
-        // answer.
+        // Also for a hook: if its client stopped waiting sooner, that would look like an answer.
         connection.set_response_timeout(RESPONSE_TIMEOUT);
         let start = Instant::now();
         greet(&mut connection, probe).await.map_err(of_connecting)?;
@@ -84,8 +83,8 @@ impl Made {
     }
 }
 
-/// Waits for the server's first answer: whatever accepts connections may have no server behind it.
-/// What the server says is its answer to questions, too, unless it turns this client away.
+/// Waits for the server's first answer, since a proxy may accept connections without a server behind
+/// it. An error reply is an answer, too, unless the server rejects this client.
 async fn greet(connection: &mut MultiplexedConnection, probe: &Probe) -> RedisResult<()> {
     match connection.send_packed_command(&probe.greeting()).await? {
         Value::ServerError(error) => {

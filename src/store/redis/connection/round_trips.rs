@@ -1,14 +1,14 @@
 //! `RoundTrips`: how far away a server is, and whether it is busy, by the answers to calls over one
 //! connection.
 //!
-//! A question may wait for others only as long as waiting is cheaper than sending: on a server
-//! nearby, whose time is what is scarce, or while the server is busy. If the server is *far*, what
-//! costs time is the way, and there is room on it: so as much as fits is sent at once.
+//! Questions wait for a batch only where that is cheaper than sending them alone: if the server is near,
+//! so that its processor time is scarce, or busy. If the server is *far*, latency dominates, so as much
+//! work as fits is sent at once.
 //!
-//! The *distance* is the shortest round trip of the last 30 to 60 seconds. A server is busy when
-//! even the *shortest* of the latest round trips is longer than that: then something queues all
-//! the time. Means and single answers say nothing behind timers and jitter. (CoDel tells a standing
-//! queue in the same way: RFC 8289.)
+//! The *distance* is the shortest round trip of the last 30 to 60 seconds. A server is busy when even
+//! the *shortest* of the latest round trips is longer than that: then a queue stands all the time. Means
+//! and single round trips do not show that, because of timers and jitter. (CoDel, RFC 8289, recognises a
+//! standing queue in the same way.)
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,16 +19,15 @@ use tokio::time::Instant;
 /// The work of a call, as processor time on both sides: for itself, and for each lone acquire.
 const WORK_OF_CALL: Duration = Duration::from_micros(8);
 const WORK_OF_ACQUIRE: Duration = Duration::from_micros(2);
-/// Of the distance, so much work may be in flight. That is also at most some 25 000 calls a second,
-/// so that a wrong distance does no harm.
+/// The work in flight is at most this fraction of the distance. That also bounds the rate to some
+/// 25 000 calls a second, so that a wrong distance does no harm.
 const PART_OF_DISTANCE: u32 = 4;
-/// A server is near if no more than this many lone calls are allowed in flight: then what is
-/// scarce is its time.
+/// A server is near if no more than this many lone calls are allowed in flight.
 const NEAR: u32 = 8;
 /// However far a server is, no more work is in flight than this distance allows.
 const MOST_DISTANCE: Duration = Duration::from_millis(10);
-/// How long a shortest round trip counts: one to two times this. Longer, and a slower route would
-/// count as a busy server for ever.
+/// A shortest round trip counts for one to two times this. If it counted for ever, a route that became
+/// slower would look like a busy server.
 const DISTANCE_LASTS: Duration = Duration::from_secs(30);
 /// The latest round trips are those of one to two times so many distances.
 const LATEST: u32 = 4;
@@ -100,8 +99,8 @@ impl Shortest {
 }
 
 impl RoundTrips {
-    /// Forgets what is known: the connection is another one, over which the first answer took this
-    /// time. Without it, a busy client would take its first questions for those to a far server.
+    /// Starts anew for a new connection, whose first answer took this time. Otherwise a busy client
+    /// would mistake a near server for a far one.
     pub(in crate::store::redis) fn reset(&self, round_trip: Duration) {
         *self.lock() = Seen::default();
         self.answered(round_trip, Instant::now());

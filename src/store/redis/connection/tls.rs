@@ -29,7 +29,7 @@ pub(in crate::store::redis) struct Tls {
     pub(in crate::store::redis) authority: Option<Vec<u8>>,
     /// The client's certificate and its key, in PEM.
     pub(in crate::store::redis) client: Option<(Vec<u8>, Vec<u8>)>,
-    /// What the servers' certificates are for, if not for the addresses by which they are reached.
+    /// The name in the servers' certificates, if it differs from their addresses.
     pub(in crate::store::redis) server_name: Option<String>,
     /// Whether the servers' certificates are not checked.
     pub(in crate::store::redis) accepts_any_certificate: bool,

@@ -5,7 +5,7 @@ use std::fmt;
 
 use redis::{ErrorKind, RedisError};
 
-use super::{is_about_certificates, said_of_certificates, says};
+use super::{certificate_text, is_about_certificates, says};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::one_line::OneLine;
 
@@ -27,8 +27,8 @@ const ADVICE: [(&str, &str); 20] = [
     ("not allowed in cluster mode", USE_CLUSTER),
     (
         "CLUSTERDOWN",
-        "the server is part of a cluster, some slots of which nobody serves: see CLUSTER INFO, and if \
-         you do not yet, use redis-cluster://",
+        "some slots of the server's cluster have no node: see CLUSTER INFO, and use redis-cluster:// \
+        if you do not yet",
     ),
     (
         "cluster support disabled",
@@ -54,13 +54,13 @@ const ADVICE: [(&str, &str); 20] = [
     ),
     (
         "DB index is out of range",
-        "the server has no database of this number: see databases in its configuration; or it is \
-         part of a cluster, which Valkey 9 does not tell: use redis-cluster://",
+        "the server has no database of this number: see databases in its configuration, or use \
+        redis-cluster:// if it is a cluster node of Valkey 9",
     ),
     (
         "OOM",
-        "the server is out of memory: raise its maxmemory, or use a server of its own, with \
-         maxmemory-policy noeviction",
+        "the server is out of memory: raise its maxmemory, or use a dedicated server with \
+        maxmemory-policy noeviction",
     ),
     (
         "READONLY",
@@ -68,21 +68,21 @@ const ADVICE: [(&str, &str); 20] = [
     ),
     (
         "certificate",
-        "the server's certificate is not trusted, or it wants one of the client, or another one: \
-         give ca_certificate and client_certificate",
+        "the server's certificate is not trusted, or the server wants another client certificate: \
+        set ca_certificate or client_certificate",
     ),
 ];
 
 const NAME_PASSWORD: &str = "the server wants a password: put user:password@ or :password@ into \
                              the URL; the URL of a socket ends in ?user=u&pass=p or ?pass=p";
 const GRANT_RIGHTS: &str =
-    "the server's user lacks a right, see the documentation of RedisStore for those it needs";
+    "the server's user lacks a permission: grant those that the documentation of RedisStore lists";
 const GRANT_KEYS: &str =
     "the server's user may not use these keys: grant it ~{prefix}:*, with the prefix of the store";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
 
-/// Advice on certificates that are not refused for who has signed them, by the text of the TLS
-/// client, in lower case; its versions word it in two ways.
+/// Advice on certificates that are refused for another reason than their authority, by the text of
+/// the TLS client in lower case; its versions word it in two ways.
 const OTHER_CERTIFICATES: [(&str, &str); 5] = [
     ("not valid for name", OTHER_NAMES),
     ("notvalidforname", OTHER_NAMES),
@@ -91,18 +91,17 @@ const OTHER_CERTIFICATES: [(&str, &str); 5] = [
     ("notvalidyet", OTHER_TIME),
 ];
 
-const OTHER_NAMES: &str = "the server's certificate is for other names: reach the server by one of \
-                           these, in the URL or in what a cluster or Sentinel announces, or give one \
-                           of them as tls_server_name";
+const OTHER_NAMES: &str = "the server's certificate is for other names: use one of them in the URL, \
+let the cluster or Sentinel announce one, or set tls_server_name";
 const OTHER_TIME: &str = "the server's certificate, or the client's, has expired or is not valid \
-                          yet: renew it, or set the clock right";
+                          yet: renew it, or correct the clock";
 
 /// Advice on answers of servers that should be Sentinels, which takes precedence. A Sentinel's
 /// login is not the master's.
 const OF_SENTINELS: [(&str, &str); 3] = [
     (
         "NOAUTH",
-        "the sentinel wants a password of its own: end the URL in ?sentinel_password=p or \
+        "the sentinel wants its own password: end the URL in ?sentinel_password=p or \
          ?sentinel_user=u&sentinel_password=p",
     ),
     (
@@ -112,32 +111,31 @@ const OF_SENTINELS: [(&str, &str); 3] = [
     ),
     (
         "unknown command",
-        "the server is not a Sentinel: name Sentinels, which listen on port 26379 unless told \
-         otherwise, or use redis:// for one server, redis-cluster:// for a cluster",
+        "the server is not a Sentinel: name Sentinels, whose default port is 26379, or use \
+        redis:// for one server, redis-cluster:// for a cluster",
     ),
 ];
 
-// A server with TLS may do any of these to a client without, and the other way round. Each has
-// other causes, too, which the client cannot tell apart.
+// Each of these can happen if only one side uses TLS. The client cannot tell the other causes
+// apart.
 
 pub(super) const SILENT: &str = "the server did not answer in time: check that it is up, does not \
                                  hang and can be reached from here; begin the URL with rediss if \
                                  it speaks TLS, with redis if it does not";
-pub(super) const RUNS_NOTHING: &str = "the server let this process in, but did not run a script in \
-                                       time: check whether it is paused (CLIENT PAUSE, a failover), \
-                                       busy with other commands (SLOWLOG GET) or hangs by now";
-pub(super) const NAMELESS: &str = "the slot moves to a node without a name, which only its address can \
-                                   reach: set cluster-announce-hostname on every node, or \
-                                   cluster-preferred-endpoint-type ip";
-pub(super) const UNTOLD_SLOTS: &str = "the server is part of a cluster, and does not tell which node \
-                                       has which slots: grant its user +cluster|slots, on every node";
+pub(super) const RUNS_NOTHING: &str = "the server accepted the connection, but did not run a script \
+in time: check whether it is paused (CLIENT PAUSE, a failover), \
+busy with other commands (SLOWLOG GET) or hanging";
+pub(super) const NAMELESS: &str = "the slot moves to a node without a host name: set \
+cluster-announce-hostname on every node, or \
+cluster-preferred-endpoint-type ip";
+pub(super) const UNKNOWN_SLOTS: &str = "the server is part of a cluster, but did not answer CLUSTER \
+SLOTS: grant its user +cluster|slots on every node";
 const CLOSED: &str = "the server closed the connection before it could be used: begin the URL with \
      rediss if it speaks TLS, with redis if it does not; check whether it refuses clients from here, \
      too many clients or clients without a certificate (protected-mode, maxclients, tls-auth-clients), \
-     and whether a proxy in between has lost it";
-const FOREIGN: &str = "what answers does not speak the protocol of Redis: check the host and the \
-                       port; begin the URL with rediss if the server speaks TLS, with redis if it \
-                       does not";
+     and whether a proxy in between has lost the server";
+const FOREIGN: &str = "the server does not speak the Redis protocol: check the host and the port; \
+     begin the URL with rediss if it speaks TLS, with redis if it does not";
 
 /// The advice, with the error as its source.
 #[derive(Debug)]
@@ -178,7 +176,7 @@ pub(super) fn for_answer(error: &RedisError) -> Option<&'static str> {
 }
 
 fn for_certificate(error: &RedisError) -> Option<&'static str> {
-    let said = said_of_certificates(error)?;
+    let said = certificate_text(error)?;
     let mut advice = OTHER_CERTIFICATES.iter();
     advice.find_map(|(part, advice)| said.contains(part).then_some(*advice))
 }
@@ -199,8 +197,7 @@ fn first_match(advice: &[(&str, &'static str)], error: &RedisError) -> Option<&'
     advice.find_map(|(text, advice)| matches(text).then_some(*advice))
 }
 
-/// Advice on a connection that could not be made. A refused connection, or an unknown host, speaks
-/// for itself.
+/// Advice on a connection that could not be made. A refused connection or an unknown host needs none.
 pub(super) fn for_connecting(error: &RedisError) -> Option<&'static str> {
     if error.is_timeout() {
         Some(SILENT)

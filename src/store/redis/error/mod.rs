@@ -27,7 +27,7 @@ const CODES: [(&str, StoreErrorKind); 31] = [
         StoreErrorKind::Configuration,
     ),
     ("no permissions to run", StoreErrorKind::Configuration),
-    // Where the database may not be selected, the client hands on all but the code.
+    // For a database that may not be selected, the client drops the code.
     ("Authentication required", StoreErrorKind::Configuration),
     ("not allowed in cluster mode", StoreErrorKind::Configuration),
     ("busy running a script", StoreErrorKind::Busy),
@@ -52,7 +52,7 @@ const CODES: [(&str, StoreErrorKind); 31] = [
     ("UNKILLABLE", StoreErrorKind::Busy),
 ];
 
-/// The answer to a question, or an error on the way.
+/// An error reply to a question, or an error of its round trip.
 pub(super) fn of_question(error: RedisError) -> StoreError {
     advised(kind(&error), error)
 }
@@ -89,10 +89,10 @@ pub(super) fn of_nameless(error: RedisError) -> StoreError {
     advice::given(kind(&error), advice::NAMELESS, error)
 }
 
-/// The answer of a server that does not tell who has which slots of its cluster.
+/// The error reply of a server to CLUSTER SLOTS.
 pub(super) fn of_unassigned_slots(error: RedisError) -> StoreError {
     let error = without_arguments(error);
-    advice::given(kind(&error), advice::UNTOLD_SLOTS, error)
+    advice::given(kind(&error), advice::UNKNOWN_SLOTS, error)
 }
 
 /// Why a connection was lost, for callers that have asked nothing over it.
@@ -129,8 +129,8 @@ pub(super) fn is_no_script(error: &RedisError) -> bool {
     error.code() == Some("NOSCRIPT")
 }
 
-/// Whether the server does not carry out this command for this user, or for nobody: Redis Enterprise
-/// and proxies know fewer than Redis does.
+/// Whether the server refuses this command to this user or to all users: Redis Enterprise and proxies
+/// know fewer commands than Redis.
 pub(super) fn is_command_refused(error: &RedisError) -> bool {
     let refusals = ["NOPERM", "unknown command", "command is not allowed"];
     refusals.iter().any(|text| says(error, text))
@@ -178,24 +178,24 @@ fn of_server(error: &RedisError) -> StoreErrorKind {
         .map_or(StoreErrorKind::BadReply, |(_, kind)| *kind)
 }
 
-/// What the TLS client says of certificates, in lower case. It names the alerts of a server that
-/// refuses the client's as they are in TLS.
+/// Texts of the TLS client about certificates, in lower case. If the server refuses the client's
+/// certificate, they contain the name of the TLS alert.
 const OF_CERTIFICATES: [&str; 4] = [
     "certificate",
-    // The authority that signed it is another one, or only has the same name as the right one.
+    // Another authority signed it, perhaps one of the same name.
     "alert: unknownca",
     "alert: decrypterror",
-    // Mostly that there is none, over TLS 1.2.
+    // Over TLS 1.2, mostly a missing client certificate.
     "alert: handshakefailure",
 ];
 
 fn is_about_certificates(error: &RedisError) -> bool {
-    said_of_certificates(error).is_some()
+    certificate_text(error).is_some()
 }
 
-/// The text of the TLS client, which arrives as an I/O error, in lower case; `None` if it is about
-/// something else.
-fn said_of_certificates(error: &RedisError) -> Option<String> {
+/// The text of the TLS client about a certificate, in lower case. It arrives as an I/O error. `None` for
+/// other errors.
+fn certificate_text(error: &RedisError) -> Option<String> {
     if !error.is_io_error() {
         return None;
     }
@@ -215,8 +215,8 @@ fn says(error: &RedisError, text: &str) -> bool {
     }
 }
 
-/// Since Redis 7.2, and in Valkey, a missing right is reported with the user's name: of a command in a
-/// script, and where a database may not be selected, with no code in front of it.
+/// Since Redis 7.2, and in Valkey, the error for a missing permission contains the user's name. It has no
+/// code in front of it for a command in a script, and for a database that may not be selected.
 fn without_user(detail: &str) -> &str {
     let named = detail.split_once("User ");
     match named.and_then(|(_, named)| named.split_once(' ')) {
@@ -320,7 +320,7 @@ mod tests {
             let error = answered(line);
             assert_eq!(kind(&error), StoreErrorKind::Configuration, "{line}");
             let advice = of_question(error).inner().unwrap().to_string();
-            assert!(advice.contains("lacks a right"), "{advice}");
+            assert!(advice.contains("lacks a permission"), "{advice}");
         }
     }
 
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_resp3_is_not_taken_for_one_without_scripts() {
+    fn a_missing_resp3_is_not_confused_with_missing_scripts() {
         let error = of_connecting(answered("ERR unknown command 'HELLO'"));
         let source = error.inner().unwrap().to_string();
         assert!(source.contains("leave protocol=3 out"), "{source}");

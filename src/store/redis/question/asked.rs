@@ -1,4 +1,4 @@
-//! `Asked`: what a question of the composed script asks of its keys.
+//! `Asked`: the checks of a question for the composed script, without their keys.
 
 use redis::Cmd;
 use smallvec::SmallVec;
@@ -9,7 +9,7 @@ use crate::store::redis::keys::{is_in_record, record_id};
 use crate::store::redis::script::Composed;
 use crate::store::{Check, RecordId};
 
-/// What a question asks of its keys, whichever these are.
+/// The checks of a question, without their keys.
 #[derive(PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) checks: SmallVec<[AskedCheck; 1]>,
@@ -109,7 +109,7 @@ impl AskedCheck {
         }
     }
 
-    /// What it takes, if nothing but the sum makes a difference to the state.
+    /// What it acquires, if only the sum matters to the state.
     fn acquires(&self) -> Option<Acquire> {
         match self.action {
             Action::Acquire(acquire) => {

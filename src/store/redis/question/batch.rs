@@ -1,4 +1,4 @@
-//! `Batch`: one or more questions as one script call, and what its reply says to each.
+//! `Batch`: one or more questions as one script call, and the answer to each from its reply.
 
 use redis::{Cmd, Value};
 
@@ -54,7 +54,7 @@ impl Batch {
         self.subject
     }
 
-    /// The answer to each of its questions by the reply, in order: what is cached in the end is the
+    /// The answer to each of its questions from the reply. In order, so that the cache ends with the
     /// state after the last of them.
     pub(in crate::store::redis) fn conclude(
         &self,

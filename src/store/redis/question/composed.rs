@@ -1,8 +1,8 @@
 //! Questions that the composed script evaluates, as one call: any algorithms and actions.
 //!
-//! Questions about the same keys stand behind each other, and equal ones are one run. Runs that ask
-//! the same of other keys share their arguments. No two questions that have some keys in common,
-//! but not all, change places.
+//! Questions about the same keys follow each other, and equal ones are one run. Equal runs about
+//! different keys share their arguments. Questions with some, but not all keys in common keep their
+//! order.
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
@@ -27,8 +27,8 @@ pub(in crate::store::redis) struct ComposedBatch {
 }
 
 impl ComposedBatch {
-    /// Of questions with the same parts, in order of arrival: the checks of each, and whether a
-    /// check denies that is asked elsewhere. Zero asks the server's clock.
+    /// Of questions with the same parts, in order of arrival: the checks of each, and whether a check
+    /// in another slot denies. For `now`, zero asks the server's clock.
     pub(in crate::store::redis) fn of<'a>(
         questions: impl Iterator<Item = (&'a [Check<'a>], bool)>,
         prefix: &Prefix,
@@ -67,18 +67,18 @@ impl ComposedBatch {
         reply: &Value,
     ) -> Result<Vec<Result<Decided, StoreError>>, StoreError> {
         let mut rows = Rows::of(reply)?;
-        let mut told = Vec::with_capacity(self.questions.keys().len());
+        let mut answers = Vec::with_capacity(self.questions.keys().len());
         for runs in self.questions.keys() {
-            told.push(read_runs(runs, &mut rows)?.into_iter());
+            answers.push(read_runs(runs, &mut rows)?.into_iter());
         }
         rows.end()?;
         let places = self.questions.places().iter();
-        let each = places.map(|place| told[place.key()].next().ok_or_else(another_number));
+        let each = places.map(|place| answers[place.key()].next().ok_or_else(another_number));
         each.collect()
     }
 }
 
-/// For each question what identifies the keys whose questions stand behind each other.
+/// For each question the fingerprint of the keys whose questions follow each other.
 fn keys_of_runs(questions: &[(&[Check<'_>], bool)]) -> Vec<u128> {
     let sets = questions.iter().map(|(checks, _)| {
         let states = checks.iter().map(fingerprint_of_state);
@@ -88,7 +88,7 @@ fn keys_of_runs(questions: &[(&[Check<'_>], bool)]) -> Vec<u128> {
     if questions.iter().all(|(checks, _)| checks.len() == 1) {
         return sets;
     }
-    // Those that have a state in common with others of other states stay in order of arrival.
+    // Questions with some, but not all states in common keep their order of arrival.
     let mut set_of = FingerprintMap::with_capacity_and_hasher(sets.len(), ByFingerprint);
     let mut overlapping = FingerprintSet::default();
     for ((checks, _), set) in questions.iter().zip(&sets) {
@@ -109,36 +109,36 @@ fn keys_of_runs(questions: &[(&[Check<'_>], bool)]) -> Vec<u128> {
     sets
 }
 
-/// What the questions about some keys are told.
-type Told = Vec<Result<Decided, StoreError>>;
+/// What the questions about some keys are answers.
+type Answers = Vec<Result<Decided, StoreError>>;
 
-fn read_runs(runs: &[Run<Asked>], rows: &mut Rows<'_>) -> Result<Told, StoreError> {
-    let mut told = Vec::new();
+fn read_runs(runs: &[Run<Asked>], rows: &mut Rows<'_>) -> Result<Answers, StoreError> {
+    let mut answers = Vec::new();
     for chain in runs.chunk_by(|run, next| next.asked.differs_in_cost_alone(&run.asked)) {
         match chain {
-            [run] if run.asked.single().is_none() => read_several(run, rows, &mut told)?,
-            chain => read_singles(chain, rows, &mut told)?,
+            [run] if run.asked.single().is_none() => read_several(run, rows, &mut answers)?,
+            chain => read_singles(chain, rows, &mut answers)?,
         }
     }
-    Ok(told)
+    Ok(answers)
 }
 
 fn read_several(
     Run { asked, times }: &Run<Asked>,
     rows: &mut Rows<'_>,
-    told: &mut Told,
+    answers: &mut Answers,
 ) -> Result<(), StoreError> {
     for left in (1..=*times as usize).rev() {
         if let Some(error) = rows.failure() {
-            told.push(Err(error));
+            answers.push(Err(error));
             continue;
         }
         let (decisions, are_alike_behind) = asked.read(rows)?;
         if are_alike_behind {
-            told.extend(std::iter::repeat_n(Ok(decisions), left));
+            answers.extend(std::iter::repeat_n(Ok(decisions), left));
             break;
         }
-        told.push(Ok(decisions));
+        answers.push(Ok(decisions));
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ impl Asked {
                 code if check.is_shadow => {
                     let kind = failure(code).ok_or_else(|| bad("an unknown failure"))?;
                     unanswered.push((position, kind));
-                    // It affects no other check, and no penalty counts it as a denial.
+                    // It affects no other check, and penalties do not count it as a denial.
                     true
                 }
                 _ => return Err(bad("neither yes nor no")),
@@ -177,18 +177,17 @@ impl Asked {
 fn read_singles(
     chain: &[Run<Asked>],
     rows: &mut Rows<'_>,
-    told: &mut Told,
+    answers: &mut Answers,
 ) -> Result<(), StoreError> {
-    // How many follow the one before, each after all before it have taken theirs; and how long until
-    // a permit comes back after the last of them.
+    // How many acquires follow the one before, and how long until a permit comes back after the last.
     let (mut together, mut next) = (0, Micros::ZERO);
-    // What was read for the one before, and what it has taken.
+    // The reading for the one before, and what it has acquired.
     let mut before: Option<(Reading, u64)> = None;
     for Run { asked, times } in chain {
         if together == 0
             && let Some(error) = rows.failure()
         {
-            told.extend(std::iter::repeat_n(Err(error), *times as usize));
+            answers.extend(std::iter::repeat_n(Err(error), *times as usize));
             before = None;
             continue;
         }
@@ -201,11 +200,11 @@ fn read_singles(
                         let decided = Decided::from([asked.decide_single(&reading)]);
                         if fits == 0 {
                             // The rest of the run is denied alike.
-                            told.extend(std::iter::repeat_n(Ok(decided), left));
+                            answers.extend(std::iter::repeat_n(Ok(decided), left));
                             before = None;
                             break;
                         }
-                        told.push(Ok(decided));
+                        answers.push(Ok(decided));
                         before = Some((reading, asked.checks[0].action.acquires()));
                         continue;
                     }
@@ -222,7 +221,7 @@ fn read_singles(
             if together == 0 {
                 reading.next = next;
             }
-            told.push(Ok(Decided::from([asked.decide_single(&reading)])));
+            answers.push(Ok(Decided::from([asked.decide_single(&reading)])));
             before = Some((reading, check.action.acquires()));
         }
     }
@@ -236,8 +235,8 @@ fn another_number() -> StoreError {
     bad("other rows than there are questions")
 }
 
-/// Read in place of yes or no if a check in shadow could not be answered: its value could not be
-/// read, or not written, for lack of memory, of the right, or because the server refused.
+/// The kind of a failure, in place of yes or no, of a shadow check: a corrupt value, or a server
+/// without memory, without the permission, or that refused.
 fn failure(code: u64) -> Option<StoreErrorKind> {
     match code {
         2 => Some(StoreErrorKind::CorruptValue),

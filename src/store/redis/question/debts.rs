@@ -1,5 +1,5 @@
-//! `DebtQuestion`: a question whose checks are fast-path acquires, and its decisions by what its
-//! keys owed before it.
+//! `DebtQuestion`: a question whose checks are fast-path acquires, and its decisions by the debts of its
+//! keys before it.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ use crate::store::check::OwnedCheck;
 use crate::store::redis::keys::{fingerprint_of_key, fingerprint_of_state, is_in_record};
 use crate::store::redis::reply::Decided;
 
-/// A question of more checks is much of a batch by itself, so nothing is gained by the fast path.
+/// A question of more checks makes up much of a batch, so the fast path gains nothing.
 const MOST_ACQUIRES: usize = 64;
 
 /// The checks of a question, each a fast-path acquire.
@@ -19,7 +19,7 @@ pub(in crate::store::redis) struct DebtQuestion {
     pub(super) acquires: SmallVec<[Acquire; 1]>,
 }
 
-/// Where the debts of a question stand.
+/// The keys of a question's debts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keys {
     /// In one key, alone.
@@ -37,7 +37,7 @@ pub(super) struct Acquire {
     pub(super) is_blocking: bool,
 }
 
-/// What a question's keys owed before it.
+/// The debts of a question's keys before it.
 pub(in crate::store::redis) struct OwedBefore {
     /// Before the first of the equal questions that share a row; `None` for a corrupt value.
     pub(super) debts: SmallVec<[Option<FixedMicros>; 1]>,
@@ -52,8 +52,8 @@ impl DebtQuestion {
         if checks.len() > MOST_ACQUIRES {
             return None;
         }
-        // The rates of a shadow limit depend on each other. Alone, that makes them as good as
-        // enforced.
+        // The rates of a shadow limit depend on each other. If the question has no other checks, that
+        // is the same as enforced.
         let are_of_one_limit = others
             .iter()
             .all(|check| check.is_shadow == first.is_shadow && is_same_limit(first, check));
@@ -99,7 +99,7 @@ impl DebtQuestion {
             } = check;
             algorithm.decide(&reading, action, is_committed)
         };
-        // Most have one, which blocks nothing but itself.
+        // Most questions have one check.
         if let ([acquire], [check], &[Some(debt)]) = (&*self.acquires, checks, &*owed.debts) {
             let admitted = acquire.price.fitting(debt, owed.repeated);
             let decision = decided((check, acquire), debt, admitted, true);
@@ -110,7 +110,7 @@ impl DebtQuestion {
             let debt = debt.ok_or_else(|| StoreError::new(StoreErrorKind::CorruptValue))?;
             admitted = admitted.min(acquire.price.fitting(debt, owed.repeated));
         }
-        // Those before it are the same, so if one of them was denied, it is.
+        // The questions before it are equal, so if one of them was denied, it is.
         let mut is_admitted = true;
         for (acquire, debt) in self.blocking(owed) {
             let debt = debt.unwrap_or_default();

@@ -63,15 +63,14 @@ impl SlotPart {
     }
 }
 
-/// Above any debt, as nobody owes more than 120 years. If a value is not below this, scripts report
-/// that it is no debt.
+/// Above any debt, which is at most 120 years. Scripts report values from here on as corrupt.
 const MOST_DEBT_US: u64 = 1 << 52;
 
 /// A debt, us or us:fraction; `None` for a corrupt value.
 ///
 /// # Errors
 ///
-/// For any other reply: the permits may have been acquired, so they are not asked for again.
+/// For any other reply. The permits may have been acquired, so the question is not repeated.
 pub(super) fn debt(reply: &Value) -> Result<Option<FixedMicros>, StoreError> {
     let (us, fraction) = match reply {
         Value::Int(-1) => return Ok(None),
@@ -91,7 +90,7 @@ pub(super) fn debt(reply: &Value) -> Result<Option<FixedMicros>, StoreError> {
     }
 }
 
-/// The debts in these entries of a record, which tell when nothing is owed any more.
+/// The debts in these entries of a record, which contain the instants at which they are paid back.
 fn debts_of_record(
     entries: &[u8],
     now_us: u64,

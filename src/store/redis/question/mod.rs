@@ -39,7 +39,7 @@ pub(super) struct Question {
     path: Path,
     /// Zero asks the server's clock.
     now: Micros,
-    /// What its answer changes in the deny cache.
+    /// Reports the answer to the deny cache.
     ticket: Option<CacheTicket>,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Path {
     Composed {
         /// Questions with the same parts have the same script.
         parts: u16,
-        /// Whether a check in another slot denies: it carries out nothing but what a penalty counts.
+        /// Whether a check in another slot denies. Then only penalties are carried out.
         is_denied_elsewhere: bool,
     },
 }
@@ -128,20 +128,20 @@ impl Question {
         }
     }
 
-    /// Tells the deny cache that these leave only now, so that the server decides after all changes
+    /// Reports to the deny cache that these are sent now, so that the server decides after all changes
     /// up to now.
     pub(super) fn leave_now(questions: &mut [&mut Box<Self>]) {
         CacheTicket::are_sent_now(questions.iter_mut().filter_map(|it| it.ticket.as_mut()));
     }
 
-    /// Tells the deny cache these decisions.
+    /// Reports these decisions to the deny cache.
     pub(super) fn conclude(&self, decisions: &[Decision], changes: &mut Changes) {
         if let Some(ticket) = &self.ticket {
             ticket.decided(&self.checks, decisions, changes);
         }
     }
 
-    /// The answer after its script call failed. A corrupt value affects no check in shadow's
+    /// The answer after its script call failed. A corrupt value under a shadow check does not fail the
     /// request.
     pub(super) fn failed(&self, error: StoreError) -> Result<Decided, StoreError> {
         let is_shadow = self.checks.iter().all(|check| check.is_shadow);

@@ -25,8 +25,8 @@ pub(super) struct Place {
     pub(super) repeated: u32,
 }
 
-/// What a script is told once: a run that this many consecutive keys have in common. Zero keys: the
-/// last one has this run, too.
+/// An argument row: a run that this many consecutive keys have in common. Zero keys: another run of the
+/// last key.
 pub(super) struct Row<'a, T> {
     pub(super) run: &'a Run<T>,
     pub(super) keys: usize,

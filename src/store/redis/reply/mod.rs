@@ -24,7 +24,7 @@ pub(super) struct Rows<'a> {
     at: Micros,
 }
 
-/// What the script says of a check, or of some that go on behind it.
+/// The five integers of a check, or of several acquires that follow one.
 pub(super) struct Row {
     integers: [u64; INTEGERS_A_ROW],
     at: Micros,
@@ -40,7 +40,7 @@ impl<'a> Rows<'a> {
         Ok(Self { left, at })
     }
 
-    /// The error that stands in place of the next rows, if one does.
+    /// The error in place of the next rows, if there is one.
     pub(super) fn failure(&mut self) -> Option<StoreError> {
         let (first, behind) = self.left.split_first()?;
         let Value::ServerError(error) = first else {
@@ -96,8 +96,8 @@ impl Row {
         }
     }
 
-    /// How many acquires go on behind the one before, and how long until a permit comes back after
-    /// the last of them, if they leave none.
+    /// How many acquires follow the one before, and how long until a permit comes back after the last
+    /// of them, if that leaves none.
     pub(super) fn together(&self) -> (u64, Micros) {
         let [_, acquires, _, _, next] = self.integers;
         (acquires, Micros::new(next))

@@ -1,4 +1,4 @@
-//! `GivingBack`: gives back what a part has taken.
+//! `GivingBack`: gives back the permits of a part.
 
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
@@ -15,11 +15,10 @@ use crate::store::redis::connection::CONNECT_TIMEOUT;
 use crate::store::redis::question::Question;
 use crate::task::{Tries, spawn_polled};
 
-/// Gives back what a part has taken. The caller does not learn that anything was taken, and so does
-/// not do it.
+/// Gives back the permits that a part has acquired. The caller does not know of them.
 pub(super) struct GivingBack {
     batcher: Batcher,
-    /// Denials that others got meanwhile for lack of it are forgotten.
+    /// Forgets denials that the permits caused meanwhile.
     invalidation: Option<Invalidation>,
     checks: SmallVec<[OwnedCheck; 2]>,
 }
@@ -38,12 +37,11 @@ impl GivingBack {
         }
     }
 
-    /// Gives back, even if the caller does not wait for it. Without a runtime, what was taken
-    /// lapses.
+    /// Gives back in the background. Without a runtime, the permits come back with time.
     ///
-    /// What has not been sent within the time of a connection attempt lapses, too, as giving back
-    /// twice would create permits. But a lease may be released twice, and lives long: that is
-    /// retried until its node has done it. Only the first try is worth waiting for.
+    /// So do permits that have not been sent within the time of a connection attempt, as giving back
+    /// twice would create permits. But leases may be released twice, and live long: that is retried
+    /// until the node has done it. Callers wait for the first try only.
     pub(super) fn begin(mut self) -> Option<JoinHandle<()>> {
         if self.checks.is_empty() {
             return None;
@@ -68,7 +66,7 @@ impl GivingBack {
         }))
     }
 
-    /// Until the node says that it has done so, or they have lapsed.
+    /// Releases leases until the node has done so, or they have lapsed.
     async fn end_leases(self) {
         let lives = self
             .checks
@@ -79,7 +77,7 @@ impl GivingBack {
         while tries.next(&self.batcher.in_flight_work).await && !self.is_done().await {}
     }
 
-    /// Tries once. Returns whether the node says that it has done it.
+    /// Tries once. Returns whether the node has done it.
     async fn is_done(&self) -> bool {
         let checks = question(&self.checks);
         let asked = Question::new(&checks, self.batcher.backend.now(), None);

@@ -1,10 +1,10 @@
 //! A question about several subjects in a cluster, where no script can use the keys of two of them.
-//! Each subject's checks are one script, in the order of the checks, and what was taken is given
-//! back if a later one denies.
+//! There is one script for each subject, in the order of the checks. If a later one denies, the permits
+//! of the earlier ones are given back.
 //!
-//! A node that fails concerns its own subjects only: if their policies then let requests pass, the
-//! others are asked nevertheless. Actions that take nothing are carried out wherever a node
-//! answers. Decisions wait a while for the rest, and then stand.
+//! A node that fails affects only its own subjects: if their policies let requests pass, the others are
+//! asked nevertheless. Actions that acquire nothing are carried out wherever a node answers. A decision
+//! waits a limited time for the other nodes.
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -34,22 +34,21 @@ pub(super) async fn ask(
     }
 }
 
-/// Asks one part after the other, and then, concurrently, those that only count.
+/// Asks the enforced parts one after the other, and then the shadow parts concurrently.
 async fn take(
     batcher: Batcher,
     invalidation: Option<Invalidation>,
     parts: Vec<SlotPart>,
 ) -> Answer {
     let start = Instant::now();
-    let mut taken = Acquired {
+    let mut acquired = Acquired {
         batcher: batcher.clone(),
         invalidation,
         answers: Answers::default(),
     };
     let (shadows, enforced): (Vec<_>, Vec<_>) = parts.into_iter().partition(SlotPart::is_shadow);
-    // They are waited for about as long as an answer takes. A node that has to check its connection
-    // first would be given up each time, if it is asked so seldom that its connection is always
-    // idle.
+    // The wait is about as long as an answer takes. Without this, a node that is asked so seldom that
+    // its connection is always idle would never answer in time.
     for later in enforced.iter().skip(1).chain(&shadows) {
         later.warm_up(&batcher);
     }
@@ -57,36 +56,36 @@ async fn take(
     while let Some(part) = enforced.next() {
         match part.ask(&batcher).await {
             Err(error) if !part.may_fail() => {
-                let error = taken.answers.failure_beside(error);
-                return Err(match taken.answers.is_any_good {
+                let error = acquired.answers.failure_beside(error);
+                return Err(match acquired.answers.is_any_good {
                     true => error.of_part(),
                     false => error,
                 });
             }
             Ok(answer) if part.denies(&answer) => {
-                let others = ask_denied(&mut taken, enforced.chain(shadows));
+                let others = ask_denied(&mut acquired, enforced.chain(shadows));
                 let mut answers = vec![(part, answer)];
-                let heard = |part: SlotPart, answer: Answer| {
-                    // The denial stands, whatever they answer.
-                    let answer = answer.unwrap_or_else(|_| part.not_told());
+                let record = |part: SlotPart, answer: Answer| {
+                    // The denial holds, whatever they answer.
+                    let answer = answer.unwrap_or_else(|_| part.not_asked());
                     answers.push((part, answer));
                 };
                 others
-                    .heard_until(end_of_wait(&batcher, start), heard)
+                    .answers_until(end_of_wait(&batcher, start), record)
                     .await;
                 return Ok(in_order(&answers));
             }
-            answer => taken.answers.note(part, answer),
+            answer => acquired.answers.note(part, answer),
         }
     }
-    if !taken.answers.have_failed() {
+    if !acquired.answers.have_failed() {
         let shadows = ask_at_once(&batcher, shadows);
-        let heard = |part: SlotPart, answer: Answer| taken.answers.note_shadow(part, answer);
+        let record = |part: SlotPart, answer: Answer| acquired.answers.note_shadow(part, answer);
         shadows
-            .heard_until(end_of_wait(&batcher, start), heard)
+            .answers_until(end_of_wait(&batcher, start), record)
             .await;
     }
-    taken.keep().in_order()
+    acquired.keep().in_order()
 }
 
 /// When decisions stop waiting for the rest, whose nodes are about as far away.
@@ -95,12 +94,12 @@ fn end_of_wait(batcher: &Batcher, start: Instant) -> Instant {
     now + (now - start) + batcher.waits.for_other_nodes
 }
 
-/// Gives back what was taken before a denial, and asks all others about a request that is denied:
-/// if they deny it, too, the longest wait counts, and so do their penalties.
-fn ask_denied(taken: &mut Acquired, not_asked: impl Iterator<Item = SlotPart>) -> AtOnce {
-    let mut others = AtOnce::new(&taken.batcher);
-    for (part, answer) in taken.keep().each {
-        let given_back = taken.given_back(&part, &answer).begin();
+/// Gives back what was acquired before a denial, and asks all others about the denied request: if they
+/// deny it, too, the longest wait is reported, and their penalties count.
+fn ask_denied(acquired: &mut Acquired, not_asked: impl Iterator<Item = SlotPart>) -> AtOnce {
+    let mut others = AtOnce::new(&acquired.batcher);
+    for (part, answer) in acquired.keep().each {
+        let given_back = acquired.given_back(&part, &answer).begin();
         others.ask(part.after(&answer), |part, batcher| async move {
             if let Some(given_back) = given_back {
                 let _ = given_back.await;
@@ -127,13 +126,13 @@ fn ask_at_once(batcher: &Batcher, parts: Vec<SlotPart>) -> AtOnce {
     at_once
 }
 
-/// Carries out actions that take nothing, on all nodes concurrently.
+/// Carries out actions that acquire nothing, on all nodes concurrently.
 async fn do_each(batcher: &Batcher, parts: Vec<SlotPart>) -> Answer {
     let mut answers = Answers::default();
-    let heard = |part: SlotPart, answer: Answer| answers.note(part, answer);
+    let record = |part: SlotPart, answer: Answer| answers.note(part, answer);
     // The caller has a deadline.
     let end = Instant::now() + RESPONSE_TIMEOUT;
-    ask_at_once(batcher, parts).heard_until(end, heard).await;
+    ask_at_once(batcher, parts).answers_until(end, record).await;
     answers.in_order()
 }
 
@@ -142,8 +141,8 @@ async fn do_each(batcher: &Batcher, parts: Vec<SlotPart>) -> Answer {
 struct Answers {
     each: Vec<(SlotPart, Decisions)>,
     is_any_good: bool,
-    /// Why a part failed, if any did: preferably one that may have counted, as the caller then
-    /// releases leases.
+    /// The error of a part, if any failed: preferably of one that may have counted, as the caller
+    /// then releases leases.
     failure: Option<StoreError>,
 }
 
@@ -171,7 +170,7 @@ impl Answers {
         }
     }
 
-    /// The same for a part whose failure concerns no other.
+    /// Records the answer of a part whose failure affects no other.
     fn note_shadow(&mut self, part: SlotPart, answer: Answer) {
         let answer = answer.unwrap_or_else(|error| part.failed(error.kind()));
         self.each.push((part, answer));
@@ -190,8 +189,8 @@ impl Answers {
     }
 }
 
-/// What earlier parts have taken. When dropped, it gives that back: the question was given up, or a
-/// later part failed.
+/// What earlier parts have acquired. Dropping it gives that back: the question was dropped, or a later
+/// part failed.
 struct Acquired {
     batcher: Batcher,
     invalidation: Option<Invalidation>,

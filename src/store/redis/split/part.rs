@@ -24,7 +24,7 @@ pub(in crate::store::redis) struct SlotPart {
     subject: Subject,
     pub(super) positions: SmallVec<[usize; 2]>,
     checks: SmallVec<[OwnedCheck; 2]>,
-    /// Earlier decisions about some of the checks, which stand, by their positions here.
+    /// Earlier decisions about some of the checks, which remain valid, by their positions here.
     decided: Vec<(usize, Decision)>,
 }
 
@@ -48,8 +48,8 @@ pub(in crate::store::redis) fn parts(checks: &[Check<'_>]) -> Vec<SlotPart> {
     parts
 }
 
-/// The check with a receipt in its decision, to give back what it takes, even if that is taken for
-/// good: a later part may deny.
+/// The check with a receipt in its decision, even if its permits are final: a later part may deny, and
+/// they are given back.
 fn with_receipt(check: &Check<'_>) -> OwnedCheck {
     let check = OwnedCheck::of(check);
     match check.action {
@@ -62,7 +62,7 @@ fn with_receipt(check: &Check<'_>) -> OwnedCheck {
 }
 
 impl SlotPart {
-    /// Whether it only counts, and so is carried out only if all others fit.
+    /// Whether all its checks are in shadow: they are carried out only if all others fit.
     pub(super) fn is_shadow(&self) -> bool {
         self.checks.iter().all(|check| check.is_shadow)
     }
@@ -91,8 +91,8 @@ impl SlotPart {
         each.map(|check| check.failed(why)).collect()
     }
 
-    /// The decisions beside a denial if it is not known what is left.
-    pub(super) fn not_told(&self) -> Decisions {
+    /// The decisions of a part without an answer, in a denied question.
+    pub(super) fn not_asked(&self) -> Decisions {
         let quotas = self.checks.iter().map(|check| check.algorithm.quota());
         let each = quotas.map(|quota| Decision::unasked(Outcome::NotAsked, quota));
         self.with_decided(each)
@@ -114,8 +114,8 @@ impl SlotPart {
         }
     }
 
-    /// Asks about a request that another part denies: nothing is taken, but its penalties count
-    /// what it denies, too.
+    /// Asks about a request that another part denies: nothing is acquired, but its penalties count
+    /// its own denials.
     pub(super) async fn ask_denied(&self, batcher: &Batcher) -> Result<Decisions, StoreError> {
         let checks = question(&self.checks);
         let denied = Question::denied_elsewhere(&checks, batcher.backend.now());
@@ -123,10 +123,10 @@ impl SlotPart {
         Ok(self.with_decided(answer.iter().copied()))
     }
 
-    /// The same part after it was asked, before another one denied, and answered so.
+    /// The same part after this answer, when a later part has denied.
     ///
-    /// Its penalties have counted: their decisions stand. So does the uncertainty whether a lease
-    /// was taken: the caller then releases it.
+    /// Its penalties have counted, so their decisions remain valid. So does a failure that leaves it
+    /// unknown whether a lease was acquired: the caller then releases it.
     pub(super) fn after(mut self, answer: &Decisions) -> Self {
         let each = self.checks.iter_mut().zip(&**answer).enumerate();
         for (position, (check, decision)) in each {
@@ -145,7 +145,7 @@ impl SlotPart {
         self
     }
 
-    /// These decisions, except where earlier ones stand.
+    /// These decisions, except where earlier ones remain valid.
     fn with_decided(&self, each: impl Iterator<Item = Decision>) -> Decisions {
         let each = each.enumerate().map(|(position, decision)| {
             let mut decided = self.decided.iter();
@@ -155,20 +155,20 @@ impl SlotPart {
         each.collect()
     }
 
-    /// The checks that give back what was taken.
+    /// The checks that give back what was acquired.
     pub(super) fn given_back(&self, answer: &Decisions) -> SmallVec<[OwnedCheck; 2]> {
         let each = self.checks.iter().zip(&**answer);
         let each = each.zip(self.carried_out(answer));
-        let taken = each.filter_map(|(each, is_carried_out)| is_carried_out.then_some(each));
-        let back = taken.filter_map(|(check, decision)| {
+        let acquired = each.filter_map(|(each, is_carried_out)| is_carried_out.then_some(each));
+        let back = acquired.filter_map(|(check, decision)| {
             let action = undo(check, decision)?;
             Some(check.with_action(action))
         });
         back.collect()
     }
 
-    /// Which checks took what they asked for. A check that fits has not always done so: a limit in
-    /// shadow takes nothing if one of its rates is denied, or its subject banned.
+    /// Which checks were carried out. Not every check that fits was: a shadow limit is not carried out
+    /// if one of its rates is denied, or its subject is banned.
     fn carried_out(&self, answer: &Decisions) -> SmallVec<[bool; 4]> {
         let checks = question(&self.checks);
         let readings = answer.iter().map(|decision| Reading {
@@ -183,7 +183,7 @@ impl SlotPart {
     }
 }
 
-/// The action that gives back what a check has taken.
+/// The action that gives back what a check has acquired.
 fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     let Action::Acquire(acquire) = check.action else {
         return None;
@@ -195,8 +195,8 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
         return Some(Action::Release(lease));
     }
     let (permits, receipt) = (acquire.cost, decision.receipt);
-    // Others that have taken permits since hold them to be handed out later, or were told when
-    // theirs come: giving back permits before those would create permits.
+    // Others that have acquired permits since hold them for later, or wait until a given time:
+    // giving back permits before theirs would create permits.
     let has_prefetch = check.check().policy.prefetch().is_some();
     let may_be_late = check.algorithm.queues() || acquire.wait != Wait::None;
     match permits {
@@ -207,9 +207,8 @@ fn undo(check: &OwnedCheck, decision: &Decision) -> Option<Action> {
     }
 }
 
-/// Parts that are asked concurrently, each by a task of its own. When dropped, it gives up those
-/// that have not answered: the question is over, and nodes are found to be silent by what is given
-/// up.
+/// Parts that are asked concurrently, each by its own task. Dropping it drops the pending ones, which
+/// counts as unanswered for their nodes.
 pub(super) struct AtOnce {
     batcher: Batcher,
     /// The parts without an answer so far.
@@ -238,11 +237,11 @@ impl AtOnce {
             .spawn(async move { (position, answer.await) });
     }
 
-    /// Reports each answer as it comes, and finally the parts without an answer by then.
-    pub(super) async fn heard_until(
+    /// Reports each answer as it comes, and at last the parts without an answer by then.
+    pub(super) async fn answers_until(
         mut self,
         end: Instant,
-        mut tell: impl FnMut(SlotPart, Answer),
+        mut report: impl FnMut(SlotPart, Answer),
     ) {
         let all = async {
             while let Some(one) = self.in_flight_work.join_next().await {
@@ -250,7 +249,7 @@ impl AtOnce {
                     continue;
                 };
                 if let Some(part) = self.parts[position].take() {
-                    tell(part, answer);
+                    report(part, answer);
                 }
             }
         };
@@ -260,7 +259,7 @@ impl AtOnce {
             Err(_elapsed) => StoreErrorKind::TimedOut,
         };
         for part in self.parts.into_iter().flatten() {
-            tell(part, Err(StoreError::new(why)));
+            report(part, Err(StoreError::new(why)));
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::store::check::{ByFingerprint, FingerprintSet};
 use crate::store::redis::connection::{Reach, work_of};
 
-/// At most this many requests share a batch, since a script holds up everybody else.
+/// At most this many requests share a batch, since a script blocks the server.
 const MOST_TOGETHER: usize = 256;
 /// At most as many as take the server as long as this many lone acquires, for the same reason.
 const MOST_WEIGHT: usize = 512;
@@ -17,26 +17,26 @@ const MOST_WEIGHT: usize = 512;
 /// carries out the other.
 pub(super) const FEW_BATCHES: usize = 2;
 /// Further batches need at least this many requests each. A batch costs both sides as much as some
-/// requests do, and behind HTTP a few large ones serve more requests than many small ones.
+/// requests, and behind HTTP a few large batches serve more requests than many small ones.
 const ENOUGH_FOR_FURTHER: usize = 24;
-/// How many requests are sent unbatched to a server that is near, where further batches are
-/// allowed: as long as nobody waits, each of so few is answered sooner by itself.
+/// How many requests are sent unbatched to a near server while further batches are allowed: while no
+/// request waits, so few are answered sooner alone.
 const MOST_UNBATCHED: usize = 8;
 /// To a server that is far, a batch is sent once there is room for this part of the work that may
 /// be in flight.
 const LEAST_PART_OF_BUDGET: u32 = 4;
 
-/// Tells a call from all others of a queue.
+/// Identifies a call of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CallId(u64);
 
 /// The requests that wait for a script, and the calls in flight.
 ///
-/// To a server that is near, a request waits while its key is in flight, and then is sent together
-/// with all others about that key: whatever is asked of a hot key is one step of each batch. A
-/// request about several keys waits for none of them: mostly one of them is everybody's. No
-/// decision depends on this, as the server evaluates calls one after the other, in the order in
-/// which they are sent. To a server that is far, waiting would cost more than it saves.
+/// To a near server, a request waits while its key is in flight, and then is sent together with all
+/// others about that key: a hot key costs one step of each batch. A request about several keys does not
+/// wait for its keys, one of which is mostly shared by all requests. No decision depends on this, since
+/// the server evaluates calls in the order in which they are sent. To a far server, waiting would cost
+/// more than it saves.
 pub(super) struct Queue<R> {
     /// How many batches may be in flight while the server is near or busy.
     most_batches: usize,
@@ -117,7 +117,7 @@ impl<R> Queue<R> {
         self.last_call
     }
 
-    /// Whether nothing is in flight, and nobody waits.
+    /// Whether nothing is in flight, and no request waits.
     pub(super) fn is_idle(&self) -> bool {
         self.calls.is_empty() && self.waiting.is_empty()
     }
@@ -131,7 +131,7 @@ impl<R> Queue<R> {
         reach: Reach,
     ) -> Option<CallId> {
         let may_go = match reach {
-            // Nobody else would ever send one that is heavier than all the room.
+            // A request that is heavier than the whole budget would otherwise never be sent.
             Reach::Far { room, .. } => {
                 self.waiting.is_empty() && (self.calls.is_empty() || work_of(weight) <= room)
             }
@@ -160,8 +160,7 @@ impl<R> Queue<R> {
         self.waiting.push(waiting);
     }
 
-    /// Removes the requests that nobody waits for any more, where they would take the places of
-    /// others.
+    /// Removes the requests whose callers have left, if there are too many for one batch.
     pub(super) fn remove_if(&mut self, has_left: impl Fn(&R) -> bool) -> Vec<Waiting<R>> {
         // If all fit into one batch, checking each costs more than it saves.
         if self.waiting.len() <= MOST_TOGETHER {
@@ -171,7 +170,7 @@ impl<R> Queue<R> {
         self.waiting.extract_if(.., left).collect()
     }
 
-    /// When the first of the calls in flight has taken too long, if somebody waits.
+    /// When the first of the calls in flight has taken too long, if a request waits.
     pub(super) fn late_at(&self) -> Option<Instant> {
         let late_at = || self.calls.iter().map(|call| call.late_at).min();
         (!self.waiting.is_empty()).then(late_at).flatten()
@@ -205,7 +204,7 @@ impl<R> Queue<R> {
         others
     }
 
-    /// Records that a call has ended. Returns its work, unless nobody waits for it any more.
+    /// Records that a call has ended. Returns its work, unless it is no longer waited for.
     pub(super) fn end(&mut self, id: CallId) -> Duration {
         let ended = self.calls.iter().position(|call| call.id == id);
         ended.map_or(Duration::ZERO, |at| self.calls.remove(at).work)
@@ -227,8 +226,8 @@ impl<R> Queue<R> {
             let has_room = going < room && (going == 0 || heavier <= weight);
             let goes = match waiting.key {
                 Some(key) if reach == Reach::Near && is_in_flight(&self.calls, key) => false,
-                // All requests about a key are sent together as far as possible: mostly they are
-                // one step with the first.
+                // All requests about a key are sent together if possible: mostly they are one step
+                // with the first.
                 Some(key) if together.contains(&key) => going < MOST_TOGETHER,
                 Some(_) => has_room,
                 // It does not overtake others that wait.
@@ -263,7 +262,7 @@ impl<R> Queue<R> {
         let most_batches = (all / ENOUGH_FOR_FURTHER).max(FEW_BATCHES);
         let most_batches = most_batches.min(self.most_batches);
         let batches = self.calls.iter().filter(|call| !call.is_unbatched).count();
-        // Unbatched calls count as one: nobody waits for all of them.
+        // Unbatched calls count as one: no request waits for all of them.
         let calls = batches + usize::from(batches < self.calls.len());
         (calls < most_batches).then(|| all.div_ceil(most_batches).min(MOST_TOGETHER))
     }

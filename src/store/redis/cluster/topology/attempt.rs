@@ -14,8 +14,8 @@ use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
 use crate::store::redis::error::{is_command_refused, of_time_out, of_unassigned_slots};
 use crate::task::is_ending;
 
-/// How long a node may take to tell the slot map before the next is asked. While there is no slot
-/// map yet, the last one has as long as connecting may take, as there is nobody else to ask.
+/// How long a node may take to answer CLUSTER SLOTS before the next is asked. While there is no slot
+/// map yet, the last node has as long as connecting may take.
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the masters may take together before the nodes in the URL are asked. All masters may
 /// have been moved to other addresses, and a large cluster has many.
@@ -43,20 +43,19 @@ impl Topology {
 impl Attempt {
     pub(super) async fn run(self) {
         let read = self.read().await;
-        // That says nothing about the nodes.
+        // No evidence about the nodes.
         if !(read.is_err() && is_ending(&self.0.home)) {
             self.learn(read);
         }
     }
 
-    /// Returns the slot map of the first node that tells it, and that node. If nobody ever tells
-    /// it, and a node is not allowed to, that node is asked about all slots.
+    /// Returns the slot map of the first node that answers CLUSTER SLOTS, and that node. If no node
+    /// ever does, and one refuses the command, that node counts as having all slots.
     async fn read(&self) -> Result<(SlotMap, Node), StoreError> {
         let topology = &self.0;
         let known = Arc::clone(&topology.view.borrow().slots);
         let mut masters: Vec<Node> = known.masters().into_iter().cloned().collect();
-        // Each attempt begins with another node, as one may be cut off from the others without
-        // knowing it.
+        // Each attempt begins with another node, as one may be cut off from the others.
         let first = topology.attempts.fetch_add(1, Ordering::Relaxed) % masters.len().max(1);
         masters.rotate_left(first);
         // The URL's nodes may be other names of masters, or replicas: no connection to them is kept
@@ -115,12 +114,12 @@ impl Attempt {
         let topology = &self.0;
         topology.view.send_modify(|view| {
             let failure = match read {
-                Ok((slots, teller)) => {
+                Ok((slots, answered_by)) => {
                     let slots = slots.with_gaps_as_in(&view.slots);
                     let known = view.slots.masters();
                     // While no master answers, the node asked instead will be asked again soon:
                     // over the same connection, or after the pause of its connection.
-                    if known.is_empty() || known.contains(&&teller) {
+                    if known.is_empty() || known.contains(&&answered_by) {
                         topology.forget_all_but(&slots.masters());
                     }
                     topology.tell_tags(&slots);

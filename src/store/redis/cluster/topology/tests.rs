@@ -58,15 +58,15 @@ async fn the_slot_map_is_read_again_once_the_pause_after_a_failed_attempt_is_ove
 }
 
 /// Ends an attempt in which this node says that these masters have a slot each.
-fn learn(topology: &Arc<Topology>, masters: &[&Node], teller: &Node) {
+fn learn(topology: &Arc<Topology>, masters: &[&Node], answered_by: &Node) {
     let text = |text: &str| Value::BulkString(text.into());
     let ranges = masters.iter().zip(0..).map(|(master, slot)| {
         let port = master.port.into();
         let master = Value::Array(vec![text(&master.host), Value::Int(port), text("its id")]);
         Value::Array(vec![Value::Int(slot), Value::Int(slot), master])
     });
-    let slots = SlotMap::read(&Value::Array(ranges.collect()), teller).unwrap();
-    attempt::Attempt(Arc::clone(topology)).learn(Ok((slots, teller.clone())));
+    let slots = SlotMap::read(&Value::Array(ranges.collect()), answered_by).unwrap();
+    attempt::Attempt(Arc::clone(topology)).learn(Ok((slots, answered_by.clone())));
 }
 
 /// Otherwise all nodes that a cluster ever had would keep their connections.

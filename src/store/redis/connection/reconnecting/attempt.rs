@@ -54,7 +54,7 @@ impl Attempt {
                 self.end(Link::Up(Arc::clone(&live)));
                 shared.follow(&live, master);
             }
-            // That says nothing about the server.
+            // No evidence about the server.
             Err(_) if is_ending(&shared.home) => self.end(Link::Down(None)),
             Err(error) => self.end(Link::Down(Some(Failure {
                 until: start + pause(),

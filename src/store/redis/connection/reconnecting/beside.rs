@@ -1,5 +1,5 @@
-//! Probes a connection beside the questions over it, so that none of them waits for that, and
-//! prepares one for a question that will come soon.
+//! Probes a connection concurrently with the questions over it, and prepares one for a question that
+//! will come soon.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,10 +12,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::task::within;
 
 impl Shared {
-    /// Asks something that nobody gives up, if callers have given up their questions, as they may
-    /// have gone away before there could be an answer; or if the connection was idle. A server that
-    /// answers this is not silent, however many callers go away. An idle connection without an
-    /// answer is replaced before the next question.
+    /// Sends a probe if callers have given up their questions, or if the connection was idle. Callers
+    /// may have left before there could be an answer; the probe waits long enough. If the server
+    /// answers, it is not silent. An idle connection without an answer is replaced before the next
+    /// question.
     pub(super) fn probe_beside(self: &Arc<Self>, live: &Arc<LiveConnection>) {
         if !live.is_being_probed.swap(true, Ordering::Relaxed) {
             let (shared, live) = (Arc::clone(self), Arc::clone(live));
@@ -34,7 +34,7 @@ impl Shared {
             false => within(patience, live.probe()).await,
         };
         match answer {
-            Some(answer) => self.heard(live, &answer),
+            Some(answer) => self.note_answer(live, &answer),
             None if was_idle && live.is_dead() => {
                 self.give_up(live, StoreError::new(StoreErrorKind::Unreachable));
             }
@@ -44,10 +44,9 @@ impl Shared {
 }
 
 impl ReconnectingConnection {
-    /// Makes a connection, or probes an idle one, for a question that will come soon. Nobody waits
-    /// for this.
+    /// Makes a connection, or probes an idle one, in the background for a question that will come soon.
     ///
-    /// A node that is down is left alone, as it is checked already.
+    /// Does nothing for a node that is down, which is being checked already.
     pub(in crate::store::redis) fn warm_up(&self) {
         let shared = &self.0;
         let is_down = shared

@@ -1,10 +1,9 @@
 //! A connection: one kept connection that all questions share, pipelined, and its recovery when it
 //! breaks.
 //!
-//! No question checks out a connection, and none waits for a timer: the client writes what is
-//! ready. A task of its own makes the connection, so that a connection that takes longer than a
-//! decision is still made; questions wait for it only until their deadline. A lost connection is
-//! replaced at once.
+//! Questions neither check out a connection nor wait for a timer: the client writes what is ready. A
+//! task makes the connection, so that it is made even if that takes longer than a decision; questions
+//! wait for it until their deadline. A lost connection is replaced at once.
 //!
 //! A connection belongs to one runtime, which drives its connection and runs all of its tasks.
 
@@ -91,7 +90,7 @@ impl ReconnectingConnection {
         Self::with(connector, prefix, home, None)
     }
 
-    /// A connection to a node of a cluster, which may go down by itself.
+    /// A connection to a node of a cluster, which may go down while other nodes answer.
     pub(in crate::store::redis) fn to_node(
         connector: Connector,
         prefix: Prefix,
@@ -142,8 +141,8 @@ impl ReconnectingConnection {
         question: &impl Scripted,
     ) -> Result<Value, Failed> {
         match self.0.ask(question, false).await {
-            // Nothing ran, and the new master may be known already. Tried once: a connection that
-            // was just made is not left again before the pause is over.
+            // Nothing ran, and the new master may be known already. Tried once, as a new connection
+            // is kept until the pause is over.
             Err(Failed::Answer(error)) if is_demoted(&error) => {
                 Box::pin(self.0.ask(question, false)).await
             }
@@ -165,7 +164,7 @@ impl ReconnectingConnection {
         self.0.probe.set_tag(tag);
     }
 
-    /// What the answers over the current connection tell of its server.
+    /// The round trips over the current connection.
     pub(in crate::store::redis) fn round_trips(&self) -> &RoundTrips {
         &self.0.round_trips
     }
@@ -202,7 +201,7 @@ impl Shared {
             self.probe_beside(&live);
         }
         let reply = live.ask(question, is_asking).await;
-        self.heard(&live, &reply);
+        self.note_answer(&live, &reply);
         reply.map_err(
             |error| match is_no_answer(&error) && is_ending(&self.home) {
                 true => Failed::WithItsRuntime(error),
@@ -212,7 +211,7 @@ impl Shared {
     }
 
     /// Records that the server has answered, unless its connection was lost.
-    fn heard<T>(self: &Arc<Self>, live: &Arc<LiveConnection>, reply: &RedisResult<T>) {
+    fn note_answer<T>(self: &Arc<Self>, live: &Arc<LiveConnection>, reply: &RedisResult<T>) {
         let lost = |error| self.lose_if_lost(live, error);
         let is_lost = reply.as_ref().is_err_and(lost);
         if let (false, Some(node_down)) = (is_lost, &self.node_down) {
@@ -238,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// The kept connection, if nothing speaks against it.
+    /// The kept connection, if there is no evidence against it.
     fn live(&self) -> Option<Arc<LiveConnection>> {
         let live = match &*self.link.borrow() {
             Link::Up(live) => Arc::clone(live),
@@ -247,9 +246,9 @@ impl Shared {
         live.is_lively().then_some(live)
     }
 
-    /// The kept connection, once a question may go over it. That is at once, however long it was
-    /// idle, unless the answer to an earlier question is late: a connection that was dropped
-    /// silently is to cost as few questions as possible.
+    /// The kept connection, once a question may use it. That is at once, even if it was idle, unless
+    /// the answer to an earlier question is late: a connection that was silently dropped should cost
+    /// as few questions as possible.
     async fn usable(self: &Arc<Self>) -> Result<Arc<LiveConnection>, StoreError> {
         if self.connected().await?.is_idle() {
             // Lets the runtime read what has arrived: perhaps that the connection is closed.
@@ -264,7 +263,7 @@ impl Shared {
                 return Ok(live);
             }
             if let Some(answer) = live.reassure().await {
-                self.heard(&live, &answer);
+                self.note_answer(&live, &answer);
             }
         }
     }
@@ -276,7 +275,7 @@ impl Shared {
             let current = link.borrow_and_update().clone();
             match current {
                 Link::Up(live) if live.is_dead() => {
-                    // One that was idle says nothing about the server: the new one will tell.
+                    // An idle connection is no evidence about the server; the new one will be.
                     if live.has_gone_silent() {
                         self.mark_down();
                     }
@@ -306,8 +305,8 @@ impl Shared {
 
     /// Drops a connection that no longer works.
     fn give_up(self: &Arc<Self>, lost: &Arc<LiveConnection>, why: StoreError) {
-        // If a server accepts connections but serves none, not every question may ask for a new
-        // one. A connection that was lost with its runtime says nothing about the server.
+        // If a server accepts connections but serves none, not every question may cause a new one.
+        // A connection that was lost with its runtime is no evidence about the server.
         let is_servers = lost.age() < RECONNECT_PAUSE && !is_ending(&self.home);
         let failure = is_servers.then(|| Failure {
             until: Instant::now() + pause(),

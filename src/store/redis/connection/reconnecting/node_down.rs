@@ -1,6 +1,5 @@
-//! A node of a cluster that has gone down is asked no questions, and nobody waits for it, until it
-//! answers again. For a single server the circuit breaker does that, but not while other nodes
-//! answer.
+//! While a node of a cluster is down, questions to it fail at once, until it answers again. For a
+//! single server the circuit breaker does that, but the breaker stays closed while other nodes answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,7 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// An answer within this time shows that it is back.
 const WITHIN: Duration = Duration::from_millis(500);
-/// If no question has come for this long, the next one finds out by itself.
+/// If no question has come for this long, the checks end, and the next question is sent.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// Whether a node answers.
@@ -24,9 +23,9 @@ pub(super) struct NodeDown {
 }
 
 impl NodeDown {
-    /// Records that the node has gone down, and returns what is to check it, unless
-    /// nobody has asked it since it was last checked: the attempts of those who check would
-    /// otherwise begin this again and again, for as long as it hangs.
+    /// Records that the node has gone down, and returns the check to run. `None` if no question came
+    /// since the last check: otherwise the attempts of the check itself would begin new checks for as
+    /// long as the node hangs.
     pub(super) fn begin(self: &Arc<Self>) -> Option<HealthCheck> {
         if !self.is_asked.load(Ordering::Relaxed) {
             return None;
@@ -65,8 +64,8 @@ impl HealthCheck {
     /// `recovered` ends once an answer comes within this time.
     pub(super) async fn run<F: Future<Output = ()>>(self, recovered: impl Fn(Duration) -> F) {
         loop {
-            let heard = tokio::time::timeout(ROUND, recovered(WITHIN)).await;
-            if heard.is_ok() || !self.0.is_asked.swap(false, Ordering::Relaxed) {
+            let recovered_in_time = tokio::time::timeout(ROUND, recovered(WITHIN)).await;
+            if recovered_in_time.is_ok() || !self.0.is_asked.swap(false, Ordering::Relaxed) {
                 return;
             }
         }

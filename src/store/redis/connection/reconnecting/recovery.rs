@@ -11,11 +11,11 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::error::{is_connection_lost, kind};
 
 impl ReconnectingConnection {
-    /// Ends when the server answers within this time again. Keeps making a connection and probing
-    /// it. After a refused login, the pause is longer, and nobody waits for this.
+    /// Makes connections and probes them until the server answers within this time again. After a
+    /// refused login the pauses are longer, and the breaker does not wait for this.
     ///
-    /// It also ends if a new connection is made after a probe without an answer: perhaps it is only
-    /// the probe that is not answered, and a question tells.
+    /// It also ends if a new connection is made after a probe without an answer: perhaps only the
+    /// probe gets no answer, and a question does.
     pub(in crate::store::redis) async fn recovered(self, within: Duration) {
         let mut was_in_vain = false;
         loop {
@@ -54,14 +54,14 @@ impl Shared {
             self.give_up(live, StoreError::new(StoreErrorKind::Unreachable));
             return Probed::InVain;
         };
-        self.heard(live, &answer);
+        self.note_answer(live, &answer);
         match answer {
             Ok(()) if asked.elapsed() > within => Probed::NotBack,
             Ok(()) => Probed::Back,
-            // It does not serve anybody yet.
+            // It does not serve questions yet.
             Err(error) if kind(&error) == StoreErrorKind::Busy => Probed::NotBack,
             Err(error) if is_connection_lost(&error) => Probed::InVain,
-            // The user may lack a right that only the probe needs, or the slot has moved.
+            // The user may lack a permission that only the probe needs, or the slot has moved.
             Err(_) => Probed::Back,
         }
     }

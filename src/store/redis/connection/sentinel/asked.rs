@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::store::redis::connection::handshake::{Connected, Handshake};
 use crate::store::redis::error::{of_sentinel, of_time_out};
 
-/// What a Sentinel calls a server.
+/// A server as a Sentinel names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::store::redis::connection) struct ServerName {
     pub(super) host: String,
@@ -83,7 +83,7 @@ impl Sentinel {
         {
             return Ok(named);
         }
-        // It may have been closed since, or have logged in with a password that was changed.
+        // It may be closed, or logged in with an old password.
         let connected = self.handshake.connect(&self.at).await?;
         let named = ask(connected.connection.clone(), name).await?;
         *self.lock() = Some(connected);

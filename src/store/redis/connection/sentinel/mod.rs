@@ -1,14 +1,13 @@
-//! Finds the master. Sentinel is asked again for every connection, so that a demoted master is left
-//! for its successor, and in the background while there is one (`succession`), so that a master that
-//! was replaced is left before it is demoted.
+//! Finds the master. Every connection attempt asks Sentinel, so that the store leaves a demoted master.
+//! While there is a connection, Sentinels are also asked in the background (`succession`), so that the
+//! store leaves a replaced master before it is demoted.
 //!
-//! A Sentinel may be cut off from the others, or have started from an old file, without knowing it:
-//! it keeps naming the former master. So the others are asked, too, before a connection attempt
-//! fails.
+//! A Sentinel that is cut off from the others, or was started from an old file, keeps naming the former
+//! master. So a connection attempt asks the others, too, before it fails.
 //!
-//! The client library asks Sentinels, too, but for all masters, by `SENTINEL MASTERS`; it asks each
-//! server for its role by commands that need rights of their own, over a connection that it makes for
-//! that; and it never learns of a new master while the former one answers.
+//! The client library could ask Sentinels, too. But it calls `SENTINEL MASTERS`; it makes a connection
+//! of its own to ask each server for its role, by commands that need further permissions; and it does
+//! not notice a new master while the former one answers.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -101,7 +100,7 @@ impl Masters {
             let named = match self.ask(&self.sentinels[place], patience).await {
                 Ok(named) => named,
                 Err(error) => {
-                    of_sentinels = telling(of_sentinels, error);
+                    of_sentinels = more_helpful(of_sentinels, error);
                     continue;
                 }
             };
@@ -113,7 +112,7 @@ impl Masters {
                     self.first.store(place, Ordering::Relaxed);
                     return Ok((made, named));
                 }
-                Err(error) => of_servers = telling(of_servers, error.of_server(&named)),
+                Err(error) => of_servers = more_helpful(of_servers, error.of_server(&named)),
             }
             tried.push(named);
         }
@@ -136,8 +135,8 @@ impl Masters {
             Ok(false) => Made::greeted(connected, probe).await,
             Ok(true) => Err(StoreError::with_source(
                 StoreErrorKind::Unreachable,
-                "a sentinel names a replica: see whether the sentinels know of each other, \
-                 SENTINEL CKQUORUM",
+                "a sentinel names a replica: check with SENTINEL CKQUORUM whether the sentinels see \
+                each other",
             )),
             Err(error) => Err(of_connecting(error)),
         }
@@ -163,7 +162,7 @@ impl Masters {
         StoreError::with_source(
             StoreErrorKind::Configuration,
             format!(
-                "the sentinels know no master named {:?}: see the name at the end of the URL",
+                "the sentinels know no master named {:?}: correct the name at the end of the URL",
                 self.name
             ),
         )
@@ -177,9 +176,9 @@ impl fmt::Display for Masters {
     }
 }
 
-/// The more telling of two reasons: that a server cannot be reached is reported only if there is
-/// nothing else.
-fn telling(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
+/// The more helpful of two errors: that a server cannot be reached is reported only if there is no
+/// other error.
+fn more_helpful(before: Option<StoreError>, now: StoreError) -> Option<StoreError> {
     let is_time_out = |error: &StoreError| error.kind() == StoreErrorKind::Unreachable;
     match before {
         Some(before) if !is_time_out(&before) || is_time_out(&now) => Some(before),

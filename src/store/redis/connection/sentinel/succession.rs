@@ -1,10 +1,10 @@
 //! Finds out that the master has a successor while it still answers as a master. In a planned
 //! failover, Sentinel promotes a replica first and demotes the former master up to ten seconds
-//! later; whatever that one counts in between is forgotten.
+//! later. What the former master counts in between is lost.
 //!
-//! Sentinels are asked rather than listened to (`+switch-master`): a subscription needs further
-//! rights, misses what is published while it is broken, and comes later, as a Sentinel already
-//! names the new master when it has been promoted.
+//! The Sentinels are polled, without a subscription to `+switch-master`. A subscription needs further
+//! permissions, misses messages while it is broken, and comes later: a Sentinel names the new master
+//! as soon as it is promoted.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -44,8 +44,8 @@ impl Master {
         probe: &Probe,
     ) -> Option<(Made, Self)> {
         let masters = &self.masters;
-        // Until it is asked, a Sentinel is taken to name the server in use; one that does not
-        // answer names none.
+        // Until it is asked, a Sentinel counts as naming the server in use. One that does not answer
+        // names none.
         let mut named = vec![Some(self.name.clone()); masters.sentinels.len()];
         let mut asking = JoinSet::new();
         for place in 0..named.len() {

@@ -1,5 +1,5 @@
 //! The composed scripts: the parts of the algorithms involved, and the parts that combine their
-//! answers.
+//! readings.
 
 use std::fmt::Write;
 use std::sync::OnceLock;

@@ -175,7 +175,7 @@ fn every_script_has_the_whole_header_and_mirrors_a_file_that_exists() {
 #[test]
 fn documented_rights_are_those_that_the_scripts_need() {
     let of_the_type = include_str!("../../../mod.rs")
-        .split_once("its user needs\n///\n/// ```text\n/// ~{prefix}:* +eval +evalsha ");
+        .split_once("the store's user needs\n///\n/// ```text\n/// ~{prefix}:* +eval +evalsha ");
     let of_the_guide = include_str!("../../../../../../docs/redis.md")
         .split_once("ACL SETUSER limiter on >secret ~throttle:* +eval +evalsha ");
     for documented in [of_the_type, of_the_guide] {

@@ -1,4 +1,4 @@
-//! What `try_acquire` tells of its wait is true.
+//! The waits that `try_acquire` reports are true.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ const ASKS_IN_TIME: usize = 4;
 const CLIENTS: usize = 5;
 
 #[tokio::test(start_paused = true)]
-async fn what_is_told_of_waits_is_true() {
+async fn reported_waits_are_true() {
     for history in drawn(histories(true)).take(HISTORIES) {
-        is_told_truly(&Bench::memory(), &history).await;
+        check_answers(&Bench::memory(), &history).await;
     }
 }
 
@@ -30,7 +30,7 @@ fn timeout(step: &Step) -> Duration {
     Duration::from_millis(700) * step.costs[1] as u32 * u32::from(step.other)
 }
 
-async fn is_told_truly(bench: &Bench, history: &History) {
+async fn check_answers(bench: &Bench, history: &History) {
     let _shown = ShownOnFailure(history);
     let mut policy = history.policies[0].clone();
     // Its own timeout is the longest that anybody waits.
@@ -58,37 +58,41 @@ async fn is_told_truly(bench: &Bench, history: &History) {
     bench.advance_us(last.pause_us);
     let looked = stage.peek(LOOKS, 0, last).await;
     let acquire = async |client, timeout| stage.try_acquire(client, last, timeout).await;
-    let told = acquire(LOOKS, timeout(last)).await;
+    let found = acquire(LOOKS, timeout(last)).await;
     let after = stage.peek(LOOKS, 0, last).await;
-    assert_eq!(after.remaining(), told.remaining(), "{told:?}");
-    assert_eq!(after.reset_after(), told.reset_after(), "{told:?}");
-    assert_eq!(told.is_allowed(), told.retry_after().is_none());
-    if told.banned_for().is_none() {
-        assert_eq!(told.is_allowed(), told.delay() <= timeout(last), "{told:?}");
+    assert_eq!(after.remaining(), found.remaining(), "{found:?}");
+    assert_eq!(after.reset_after(), found.reset_after(), "{found:?}");
+    assert_eq!(found.is_allowed(), found.retry_after().is_none());
+    if found.banned_for().is_none() {
+        assert_eq!(
+            found.is_allowed(),
+            found.delay() <= timeout(last),
+            "{found:?}"
+        );
     }
     if has_penalty {
         // It counts the denial.
         for client in [ASKS_EARLY, ASKS_IN_TIME] {
             let other = acquire(client, timeout(last)).await;
-            assert_eq!(other.outcome(), told.outcome());
+            assert_eq!(other.outcome(), found.outcome());
         }
-    } else if let Some(too_short) = told.delay().checked_sub(Duration::from_micros(1)) {
+    } else if let Some(too_short) = found.delay().checked_sub(Duration::from_micros(1)) {
         let denied = acquire(WAITS_TOO_SHORT, too_short).await;
-        assert!(!denied.is_allowed(), "{told:?}");
-        let allowed = acquire(WAITS_AS_LONG, told.delay()).await;
-        assert!(allowed.is_allowed(), "{told:?}");
-        assert_eq!([denied.delay(), allowed.delay()], [told.delay(); 2]);
+        assert!(!denied.is_allowed(), "{found:?}");
+        let allowed = acquire(WAITS_AS_LONG, found.delay()).await;
+        assert!(allowed.is_allowed(), "{found:?}");
+        assert_eq!([denied.delay(), allowed.delay()], [found.delay(); 2]);
     }
-    let Some(wait) = told.retry_after() else {
+    let Some(wait) = found.retry_after() else {
         return;
     };
-    if told.banned_for().is_none() {
-        assert_eq!(looked.remaining(), told.remaining(), "{told:?}");
+    if found.banned_for().is_none() {
+        assert_eq!(looked.remaining(), found.remaining(), "{found:?}");
     }
     bench.advance_us(us(wait) - 1);
     let early = acquire(ASKS_EARLY, timeout(last)).await;
-    assert!(!early.is_allowed(), "{told:?}");
+    assert!(!early.is_allowed(), "{found:?}");
     bench.advance_us(1);
     let in_time = acquire(ASKS_IN_TIME, timeout(last)).await;
-    assert!(in_time.is_allowed(), "{told:?}");
+    assert!(in_time.is_allowed(), "{found:?}");
 }

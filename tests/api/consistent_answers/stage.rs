@@ -35,7 +35,7 @@ pub(crate) struct Stage<'a> {
     denials: usize,
 }
 
-/// What an observer was told of a decision.
+/// A decision that an observer got.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) policy: String,
@@ -124,7 +124,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// What was told since the last call.
+    /// The events since the last call.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         let events = std::mem::take(&mut *self.events.lock().unwrap());
         let is_denial = |event: &&Event| {

@@ -10,7 +10,7 @@ use tower_throttle::{Decision, Outcome};
 use super::request::{Asked, secs, us};
 use super::stage::Response;
 
-pub(crate) fn is_told_truly(asked: &Asked<'_>) {
+pub(crate) fn check_answers(asked: &Asked<'_>) {
     over_http(asked);
     if asked.are_alike {
         over_grpc(asked);
@@ -36,8 +36,8 @@ fn over_http(asked: &Asked<'_>) {
     assert_eq!(rejection.retry_after_secs(), in_secs);
     assert_eq!(response.number("retry-after"), in_secs);
     let problem: Value = serde_json::from_slice(&response.body).unwrap();
-    let told = problem.get("retry-after-secs").and_then(Value::as_u64);
-    assert_eq!(told, in_secs);
+    let in_body = problem.get("retry-after-secs").and_then(Value::as_u64);
+    assert_eq!(in_body, in_secs);
     assert_eq!(problem["violated-policies"], json!(names));
 }
 
@@ -71,7 +71,7 @@ fn denying_names<'a>(asked: &'a Asked<'_>) -> Vec<&'a str> {
     denying.map(|event| &*event.policy).collect()
 }
 
-/// How long a denied call is told to wait.
+/// The retry delay of a denied call.
 pub(crate) fn retry_delay(response: &Response) -> Option<Duration> {
     status(response).get_details_retry_info()?.retry_delay
 }

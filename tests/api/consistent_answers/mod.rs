@@ -1,5 +1,5 @@
-//! What responses, events and looks tell of quotas is true, whatever policies a request has and
-//! whatever was done with its keys before.
+//! Responses, events and looks report quotas that are true and agree with each other, for any policies
+//! and after any history of their keys.
 
 mod acquiring;
 mod denial;
@@ -10,31 +10,31 @@ mod request;
 mod stage;
 
 use self::history::histories;
-use self::request::is_told_truly;
+use self::request::check_answers;
 use support::bench::Bench;
 use support::drawn::drawn;
 
 const HISTORIES: usize = 200;
 
 #[tokio::test(start_paused = true)]
-async fn what_requests_are_told_is_true_in_memory() {
+async fn answers_are_consistent_in_memory() {
     for history in drawn(histories(true)).take(HISTORIES) {
-        is_told_truly(&Bench::memory(), &history).await;
+        check_answers(&Bench::memory(), &history).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_requests_are_told_is_true_with_a_deny_cache() {
+async fn answers_are_consistent_with_a_deny_cache() {
     for history in drawn(histories(true)).take(HISTORIES) {
-        is_told_truly(&Bench::deny_cache(), &history).await;
+        check_answers(&Bench::deny_cache(), &history).await;
     }
 }
 
 /// Where time passes, nobody waits.
 #[tokio::test]
-async fn what_requests_are_told_is_true_over_redis() {
+async fn answers_are_consistent_over_redis() {
     let bench = Bench::redis().await;
     for history in drawn(histories(false)).take(HISTORIES / 4) {
-        is_told_truly(&bench, &history).await;
+        check_answers(&bench, &history).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A request after a history, and what its response and its events say of each policy.
+//! A request after a history, and what its response and its events report about each policy.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::stage::{Event, How, Response, Stage};
 use super::{denial, promises};
 use support::bench::Bench;
 
-/// Whose answer is decided. It only looks, until it asks again when it was told to.
+/// The client whose answer is checked. It looks, and asks again after the reported wait.
 pub(crate) const ASKED: usize = 0;
 /// What each of the others does after the request.
 pub(crate) const TAKES_WHAT_REMAINS: usize = 1;
@@ -26,7 +26,7 @@ pub(crate) const CALLS_EARLY: usize = 9;
 pub(crate) const CALLS_IN_TIME: usize = 10;
 const CLIENTS: usize = 11;
 
-pub(crate) async fn is_told_truly(bench: &Bench, history: &History) {
+pub(crate) async fn check_answers(bench: &Bench, history: &History) {
     let _shown = ShownOnFailure(history);
     let Some(mut stage) = Stage::open(bench, &history.policies) else {
         return;
@@ -44,36 +44,36 @@ pub(crate) async fn is_told_truly(bench: &Bench, history: &History) {
         let _ = stage.send_by_each(0..CLIENTS, step, How::Http).await;
         let events = stage.take_events();
         assert_eq!(events.len(), CLIENTS * stage.policies.len());
-        each_policy_is_told_of_once(&stage, &events);
+        each_policy_is_reported_once(&stage, &events);
     }
     bench.advance_us(last.pause_us);
     let asked = Asked::by_each(&mut stage, last, history).await;
     stage.lists_each_denial();
     asked.shadows_hold_up_nobody(&stage);
     asked.lists_tell_the_decisions(&stage);
-    denial::is_told_truly(&asked);
-    asked.what_remains_can_be_taken(&stage).await;
+    denial::check_answers(&asked);
+    asked.remaining_permits_can_be_acquired(&stage).await;
     asked.looks_tell_the_same(&stage).await;
     promises::hold(&stage, &asked, history).await;
 }
 
 /// For each request.
-fn each_policy_is_told_of_once(stage: &Stage<'_>, events: &[Event]) {
+fn each_policy_is_reported_once(stage: &Stage<'_>, events: &[Event]) {
     let names = &NAMES[..stage.policies.len()];
     for of_request in events.chunks(names.len()) {
-        let told = of_request.iter().map(|event| &*event.policy);
-        assert!(told.eq(names.iter().copied()), "{events:?}");
+        let reported = of_request.iter().map(|event| &*event.policy);
+        assert!(reported.eq(names.iter().copied()), "{events:?}");
     }
 }
 
-/// The last request, and what was told of it.
+/// The last request, with its responses and events.
 pub(crate) struct Asked<'a> {
     pub(crate) step: &'a Step,
-    /// What each policy told before.
+    /// The decision of each policy before it.
     looked: Vec<Decision>,
     pub(crate) response: Response,
     pub(crate) events: Vec<Event>,
-    /// Whether all were told the same, by the store.
+    /// Whether all clients got the same answer, from the store.
     pub(crate) are_alike: bool,
     /// What another policy denies has the reset that it would have under a changed window.
     pub(crate) tells_exact_resets: bool,
@@ -91,7 +91,7 @@ impl<'a> Asked<'a> {
         assert!(stage.take_events().is_empty(), "a look decides nothing");
         let mut responses = stage.send_by_each(ASKED..CALLS, step, How::Http).await;
         let mut events = stage.take_events();
-        each_policy_is_told_of_once(stage, &events);
+        each_policy_is_reported_once(stage, &events);
         let others = events.split_off(stage.policies.len());
         assert_eq!(others.len(), (CALLS - 1) * events.len());
         let response = responses.swap_remove(0);
@@ -143,7 +143,7 @@ impl<'a> Asked<'a> {
         self.response.status == 429
     }
 
-    /// The policies of which clients are told.
+    /// The policies that responses show.
     pub(crate) fn shown(&self, stage: &Stage<'_>) -> Vec<usize> {
         let is_shown = |policy: &usize| {
             let is_asked = self.decision(*policy).outcome() != Outcome::NotAsked;
@@ -157,7 +157,7 @@ impl<'a> Asked<'a> {
         !(self.step.is_premium && stage.policies[policy].has_tiers)
     }
 
-    /// Of those, the ones of which the store has told all clients the same, by the limit that
+    /// Those of them for which the store gave all clients the same answer, by the limit that
     /// operations use.
     pub(crate) fn exact(&self, stage: &Stage<'_>) -> Vec<usize> {
         let mut shown = self.shown(stage);
@@ -201,7 +201,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    async fn what_remains_can_be_taken(&self, stage: &Stage<'_>) {
+    async fn remaining_permits_can_be_acquired(&self, stage: &Stage<'_>) {
         for policy in self.exact(stage) {
             let decision = self.decision(policy);
             let take = async |client, permits| {
