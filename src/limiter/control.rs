@@ -68,18 +68,15 @@ impl Limiter {
         self.0.rules.set_mode(policy, mode)
     }
 
-    /// Replaces the clients that are refused; see [`Rules::deny`].
+    /// Replaces the clients that are refused; see [`Rules::deny`]. Clients that an operator has blocked
+    /// for a time stay blocked.
     pub fn set_denied(&self, clients: AccessList) {
-        self.0
-            .rules
-            .set_list("denied", clients, |rules| &mut rules.denied);
+        self.0.rules.set_denied(clients);
     }
 
     /// Replaces the clients that are let through uncounted; see [`Rules::allow`].
     pub fn set_allowed(&self, clients: AccessList) {
-        self.0
-            .rules
-            .set_list("allowed", clients, |rules| &mut rules.allowed);
+        self.0.rules.set_allowed(clients);
     }
 
     /// The kill switch: every request passes uncounted, and the store is not asked, until limiting

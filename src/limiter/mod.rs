@@ -24,11 +24,14 @@ use crate::trace::LogThrottles;
 mod access_list;
 mod acquire;
 mod admit;
+#[cfg(feature = "operator")]
+mod blocks;
 mod builder;
 mod changes;
 mod charge;
 mod conclude;
 mod control;
+mod deny_list;
 mod evaluate;
 mod giving_back;
 mod in_force;
@@ -43,13 +46,15 @@ mod report;
 mod rules;
 
 pub use self::access_list::AccessList;
-#[cfg(feature = "config")]
+#[cfg(any(feature = "config", feature = "operator"))]
 pub(crate) use self::access_list::of_clients;
 pub(crate) use self::acquire::{Delay, WaitingPolicy};
 pub use self::builder::LimiterBuilder;
 pub(crate) use self::charge::RequestCharges;
 pub(crate) use self::conclude::Conclusion;
 pub use self::control::PolicySummary;
+#[cfg(feature = "operator")]
+pub(crate) use self::deny_list::{Block, BlockedClient, MOST_BLOCKS, TooManyBlocks};
 pub(crate) use self::in_force::RulesInForce;
 pub(crate) use self::passes::CountedBy;
 pub(crate) use self::pending::PendingEvaluation;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::access_list::AccessList;
 use super::changes::{Changes, mode_change};
+use super::deny_list::DenyList;
 use crate::error::{CheckError, ConfigError};
 use crate::key::{Key, KeyHasher, Subject};
 use crate::mode::Mode;
@@ -140,7 +141,7 @@ impl Rules {
             policies: policies.into(),
             readers: readers.into(),
             exempt: self.exempt.into(),
-            denied: Arc::new(self.denied),
+            denied: DenyList::new(self.denied),
             allowed: Arc::new(self.allowed),
         })
     }
@@ -194,7 +195,7 @@ pub(super) struct CompiledRules {
     /// For each policy, the first one that reads the same key.
     readers: Arc<[usize]>,
     exempt: Arc<[Arc<dyn RequestMatcher>]>,
-    pub(super) denied: Arc<AccessList>,
+    pub(super) denied: DenyList,
     pub(super) allowed: Arc<AccessList>,
 }
 
@@ -251,17 +252,18 @@ impl CompiledRules {
         before: &mut Option<ResolvedKey>,
     ) -> Result<Option<ResolvedRequest>, RejectReason> {
         let (policy, reader) = (&self.policies[position], self.readers[position]);
+        let denied = self.denied.all();
         let resolved = match before {
             Some(resolved) if resolved.reader == reader => resolved,
             _ => {
-                let Some(key) = policy.key(request, self.denied.has_keys())? else {
+                let Some(key) = policy.key(request, denied.has_keys())? else {
                     return Ok(None);
                 };
                 // Before the cost: for a denied key it does not matter.
-                if self.denied.has_key(&key) {
+                if denied.has_key(&key, subjects) {
                     return Err(RejectReason::Listed);
                 }
-                if self.allowed.has_key(&key) {
+                if self.allowed.has_key(&key, subjects) {
                     return Ok(None);
                 }
                 before.insert(ResolvedKey {
@@ -280,15 +282,22 @@ impl CompiledRules {
     }
 
     /// How a request that its address lets through is refused by the key of a policy.
-    pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<EarlyRejection> {
-        if !self.denied.has_keys() {
+    pub(super) fn refuses_key_of(
+        &self,
+        request: &RequestHead<'_>,
+        subjects: &KeyHasher,
+    ) -> Option<EarlyRejection> {
+        let denied = self.denied.all();
+        if !denied.has_keys() {
             return None;
         }
         let asked =
             |policy: &&Arc<CompiledPolicy>| policy.mode() != Mode::Off && policy.applies(request);
         self.policies.iter().filter(asked).find_map(|policy| {
             let reason = match policy.key(request, true) {
-                Ok(Some(key)) => self.denied.has_key(&key).then_some(RejectReason::Listed),
+                Ok(Some(key)) => denied
+                    .has_key(&key, subjects)
+                    .then_some(RejectReason::Listed),
                 Ok(None) => None,
                 Err(reason) => Some(reason).filter(RejectReason::is_by_list),
             };
@@ -311,8 +320,9 @@ impl CompiledRules {
     }
 
     /// Replaces other rules: a mode that was set while they were in force stays, unless the
-    /// policy's own mode differs from what it was.
-    pub(super) fn succeed(&self, before: &Self) {
+    /// policy's own mode differs from what it was, and whoever is blocked stays blocked.
+    pub(super) fn succeed(&mut self, before: &Self) {
+        self.denied.succeed(&before.denied);
         for policy in self.policies.iter() {
             if let Ok(before) = before.named(policy.id.name()) {
                 policy.succeed(before);

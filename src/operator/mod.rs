@@ -6,18 +6,26 @@ use std::time::Duration;
 
 use axum::Router;
 
+use self::api::{Api, ReadActor};
+use self::audit::AuditLog;
 use self::counters::Counters;
 use self::origin::AllowedHosts;
-use self::router::Api;
 use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
 use crate::observer::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 use crate::observers::TopDenied;
+use crate::request::{AddressExtractor, RequestHead};
+use crate::time::{Clock, SystemClock};
 
+mod api;
+mod audit;
+mod blocks;
 mod counters;
 mod enforcement;
+mod history;
 mod origin;
 mod page;
+mod quota;
 mod response;
 mod router;
 mod state;
@@ -58,11 +66,13 @@ mod subject;
 /// | | body | |
 /// |---|---|---|
 /// | `GET /` | | the page |
-/// | `GET /state` | | whether requests are limited, the policies, all counts, the store, who is [denied most](Self::top_denied) |
+/// | `GET /state` | | whether requests are limited, the policies, all counts, the last hour by the minute, the store, who is [denied most](Self::top_denied), who is blocked, and what was changed here |
 /// | `POST /switch` | `{"on": false}` | the kill switch |
 /// | `POST /mode` | `{"policy": "api", "mode": "shadow"}` | changes a policy's mode |
 /// | `POST /peek` | `{"policy": "api", "subject": …}` | looks at what a subject has left |
 /// | `POST /reset` | the same | forgets all that is known of a subject |
+/// | `POST /block` | `{"policy": "api", "subject": …, "for_secs": 3600, "reason": "scraping"}`, or `"address": "203.0.113.0/24"` instead of the first two | refuses a client for a time, as if it were on the [deny list](crate::Rules::deny) |
+/// | `POST /unblock` | `{"id": 7}` | lifts a block |
 ///
 /// A subject is one of these; subjects go in bodies, so that they do not stand in access logs:
 ///
@@ -85,8 +95,9 @@ mod subject;
 ///
 /// # What if there are several processes
 ///
-/// The counts, the modes and the switch are those of this process; what a subject has used is the
-/// store's, and so the same in all of them. Mount one in each process.
+/// The counts, the modes, the switch, the blocks and the list of changes are those of this process;
+/// what a subject has used is the store's, and so the same in all of them. Mount one in each process.
+/// To refuse a client in all of them, use the [deny list](crate::Rules::deny) or the configuration file.
 ///
 /// # What if the limiter is told nothing
 ///
@@ -96,17 +107,39 @@ mod subject;
 #[cfg_attr(docsrs, doc(cfg(feature = "operator")))]
 pub struct Operator {
     counters: Arc<Counters>,
+    audit: Arc<AuditLog>,
+    clock: Arc<dyn Clock>,
     top: Option<TopDenied>,
     hosts: AllowedHosts,
+    client_address: Option<Arc<dyn AddressExtractor>>,
+    actor: Option<ReadActor>,
 }
 
 impl Operator {
     /// One that has counted nothing yet.
     pub fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Self {
-            counters: Arc::new(Counters::new()),
+            counters: Arc::new(Counters::new(Arc::clone(&clock))),
+            audit: Arc::new(AuditLog::new(Arc::clone(&clock))),
+            clock,
             top: None,
             hosts: AllowedHosts::default(),
+            client_address: None,
+            actor: None,
+        }
+    }
+
+    /// Another clock than the system's, as tests need it: by it blocks end, minutes pass, and changes are
+    /// dated. Set it first: it begins all counts anew.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        Self {
+            counters: Arc::new(Counters::new(Arc::clone(&clock))),
+            audit: Arc::new(AuditLog::new(Arc::clone(&clock))),
+            clock,
+            ..self
         }
     }
 
@@ -143,6 +176,39 @@ impl Operator {
         Ok(self)
     }
 
+    /// Lets operators block addresses and networks of clients, which this reads from requests: usually the
+    /// same [`ClientAddr`](crate::ClientAddr) or [`PeerAddr`](crate::PeerAddr) as in the policies. Without
+    /// it they can block a subject of a policy only.
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with `by`.
+    pub fn client_address(mut self, by: impl AddressExtractor) -> Result<Self, ConfigError> {
+        by.validate()?;
+        self.client_address = Some(Arc::new(by));
+        Ok(self)
+    }
+
+    /// Names who makes a change, for the list of changes and of blocks: from a header or an extension
+    /// that your authentication sets. A header that a client can set proves nothing.
+    ///
+    /// ```
+    /// use tower_throttle::{Operator, extractor};
+    ///
+    /// let operator = Operator::new().actor(extractor(|request| {
+    ///     let user = request.headers.get("x-forwarded-user")?;
+    ///     Some(user.to_str().ok()?.to_owned())
+    /// }));
+    /// ```
+    #[must_use]
+    pub fn actor(
+        mut self,
+        by: impl Fn(&RequestHead<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.actor = Some(Arc::new(by));
+        self
+    }
+
     /// The page and its endpoints, about this limiter. It has no authentication of its own.
     ///
     /// Mounted by `nest_service("/limits", …)`, the page is at `/limits` and at `/limits/`.
@@ -151,6 +217,10 @@ impl Operator {
             limiter,
             counters: Arc::clone(&self.counters),
             top: self.top.clone(),
+            audit: Arc::clone(&self.audit),
+            clock: Arc::clone(&self.clock),
+            client_address: self.client_address.clone(),
+            actor: self.actor.clone(),
         };
         router::router(api, self.hosts.clone())
     }
