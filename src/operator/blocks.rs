@@ -16,6 +16,7 @@ use super::response::{Problem, json, millis};
 use super::subject;
 use crate::address::read_range;
 use crate::key::Key;
+use crate::limit::Words;
 use crate::limiter::{Block, BlockedClient, MOST_BLOCKS, TooManyBlocks, of_clients};
 use crate::one_line::OneLine;
 use crate::time::{Clock, DAY};
@@ -198,8 +199,15 @@ fn name(client: &BlockedClient) -> String {
 }
 
 fn in_words(block: &Block, clock: &dyn Clock) -> String {
-    let left = block.until.saturating_sub(clock.now()).ceil_secs();
-    format!("blocked for {left} s: {}", block.reason)
+    let secs = block.until.saturating_sub(clock.now()).ceil_secs();
+    // In seconds only shortly before its end.
+    let secs = if secs > 120 {
+        secs.div_ceil(60) * 60
+    } else {
+        secs
+    };
+    let left = Words(Duration::from_secs(secs));
+    format!("blocked for {left}: {}", block.reason)
 }
 
 fn unblocked() -> String {

@@ -9,11 +9,12 @@ use crate::error::StoreErrorKind;
 use crate::mode::Mode;
 use crate::observer::{DecisionResult, RefusalReason};
 use crate::observers::PerPolicy;
-use crate::time::Clock;
+use crate::time::{Clock, Micros};
 
 /// The events that an operator was told of, as numbers since the start.
 pub(super) struct Counters {
-    since: Instant,
+    clock: Arc<dyn Clock>,
+    since: Micros,
     /// All decisions, including those of policies that no longer exist.
     pub(super) total: ByResult,
     policies: PerPolicy<OfPolicy>,
@@ -84,12 +85,13 @@ impl ByReason {
 impl Counters {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            since: Instant::now(),
+            since: clock.now(),
             total: ByResult::default(),
             policies: PerPolicy::new(),
             refusals: ByReason::default(),
             shadow_refusals: ByReason::default(),
-            history: History::new(clock),
+            history: History::new(Arc::clone(&clock)),
+            clock,
             answers: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             answering_us: AtomicU64::new(0),
@@ -147,7 +149,7 @@ impl Counters {
     }
 
     pub(super) fn uptime(&self) -> Duration {
-        self.since.elapsed()
+        self.clock.now().saturating_sub(self.since).to_duration()
     }
 
     /// For one policy: all decisions, and how many of them were taken from a batch of permits.

@@ -41,7 +41,7 @@ async fn changes_are_listed_the_latest_first_with_both_values() {
     site.told("switch", json!({ "on": true })).await;
     site.limiter.set_mode("api", Mode::Off).unwrap();
     let alice = format!("api: {}", site.limiter.subject_of("alice"));
-    let blocked = r"blocked for 60 s: a\nb";
+    let blocked = r"blocked for 1 min: a\nb";
     let expected = [
         ("unblock", json!(alice), blocked, "not blocked"),
         ("block", json!(alice), "not blocked", blocked),

@@ -41,9 +41,9 @@ const PAGE: &str = concat!(
 /// may not even put text where it would be parsed as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-6jj6gNhtxWO85pNPO+/FGruzxakfwrHqXMvzt+ZFjHQ=",
+    "sha256-2oi1vVP95JD6BsU9InnjgyTTxIFG5Zv5dBp3wa8yrls=",
     "'; style-src '",
-    "sha256-1+JbambxGaIBq1Pg0UNL4FhDU4uE/f41VM7++GZXBXc=",
+    "sha256-a9FiQr5LU8/M/rF3f7lpgJ7wWi/eKowEQVQ0p7h8+2o=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 );

@@ -2,6 +2,7 @@
 #![cfg(all(unix, feature = "operator", feature = "memory", feature = "redis"))]
 
 mod on_call;
+mod picture;
 
 use std::convert::Infallible;
 

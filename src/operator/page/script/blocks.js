@@ -82,8 +82,8 @@ function drawChanges({ changes: all }) {
     const words = element("span", {}, element("span", { class: "name" }, CHANGES[what] ?? what));
     if (of !== null) words.append(" ", element("code", {}, of));
     words.append(element("span", { class: "quiet small reason" }, `${from} → ${to}`));
-    const who = by === null ? [] : [element("span", { class: "by" }, by)];
-    const stamp = element("span", { class: "quiet small stamp" }, `${date}${when.toLocaleTimeString()}`, ...who);
+    const who = by === null ? "" : `, ${by}`;
+    const stamp = element("span", { class: "quiet small stamp" }, `${date}${when.toLocaleTimeString()}${who}`);
     return element("li", {}, words, stamp);
   }));
 }

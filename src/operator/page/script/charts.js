@@ -89,7 +89,8 @@ function drawHour() {
   const { svg, width, height, left, y } = made;
   const step = (width - left) / HOUR_MINUTES;
   const x = (at) => width - (minutes - at) * step;
-  for (const [ago, anchor] of [[60, "start"], [45, "middle"], [30, "middle"], [15, "middle"], [0, "end"]]) {
+  for (let ago = 0; ago <= HOUR_MINUTES; ago += width < 420 ? 30 : 15) {
+    const anchor = ago === 0 ? "end" : ago === HOUR_MINUTES ? "start" : "middle";
     const text = ago === 0 ? "now" : `−${ago} min`;
     svg.append(shape("text", { x: width - ago * step, y: height - 4, "text-anchor": anchor }, text));
   }
