@@ -34,7 +34,8 @@ impl Limiter {
     ///
     /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy's own mode
     /// differs from what it was before. Lists do not stay: those of the new rules replace what
-    /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have set.
+    /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have set. Clients that an
+    /// operator has blocked for a time stay blocked.
     ///
     /// # Errors
     ///

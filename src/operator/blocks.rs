@@ -111,7 +111,13 @@ pub(super) async fn block(
     let of = name(&block.client);
     let from = before.map_or_else(unblocked, |before| in_words(&before, &*api.clock));
     let to = in_words(&block, &*api.clock);
-    trace::info!(client = %of, from = %from, to = %to, "client blocked by an operator");
+    trace::info!(
+        client = %of,
+        from = %from,
+        to = %to,
+        by = by.as_deref(),
+        "client blocked by an operator"
+    );
     api.audit.note(by, "block", Some(of), [from, to]);
     Ok(json(&BlockState::of(block, &*api.clock)))
 }
@@ -127,7 +133,12 @@ pub(super) async fn unblock(
         Problem::new(StatusCode::NOT_FOUND, detail)
     })?;
     let (of, from) = (name(&block.client), in_words(&block, &*api.clock));
-    trace::info!(client = %of, from = %from, to = unblocked(), "block lifted by an operator");
+    trace::info!(
+        client = %of,
+        from = %from,
+        by = by.as_deref(),
+        "block lifted by an operator"
+    );
     api.audit.note(by, "unblock", Some(of), [from, unblocked()]);
     Ok(json(&BlockState::of(block, &*api.clock)))
 }

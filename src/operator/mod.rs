@@ -97,7 +97,8 @@ mod subject;
 ///
 /// The counts, the modes, the switch, the blocks and the list of changes are those of this process;
 /// what a subject has used is the store's, and so the same in all of them. Mount one in each process.
-/// To refuse a client in all of them, use the [deny list](crate::Rules::deny) or the configuration file.
+/// To refuse a client in all processes, use the [deny list](crate::Rules::deny), in code or in the
+/// configuration file.
 ///
 /// # What if the limiter is told nothing
 ///
@@ -130,8 +131,8 @@ impl Operator {
         }
     }
 
-    /// Another clock than the system's, as tests need it: by it blocks end, minutes pass, and changes are
-    /// dated. Set it first: it begins all counts anew.
+    /// Replaces the system's clock, for tests. The clock decides when a block ends and in which minute a
+    /// request counts, and dates the changes. Call this first: all counts start again.
     #[must_use]
     pub fn clock(self, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
@@ -176,9 +177,12 @@ impl Operator {
         Ok(self)
     }
 
-    /// Lets operators block addresses and networks of clients, which this reads from requests: usually the
-    /// same [`ClientAddr`](crate::ClientAddr) or [`PeerAddr`](crate::PeerAddr) as in the policies. Without
-    /// it they can block a subject of a policy only.
+    /// Lets operators block addresses and networks. `by` reads the client's address from a request:
+    /// use the same [`ClientAddr`](crate::ClientAddr) or [`PeerAddr`](crate::PeerAddr) as in your
+    /// policies. Without it, operators can block only the subject of a policy.
+    ///
+    /// Try it before you need it: if the server does not provide what `by` needs, every request is
+    /// answered with 500 while an address is blocked, as under a [deny list](crate::Rules::deny).
     ///
     /// # Errors
     ///
@@ -189,8 +193,8 @@ impl Operator {
         Ok(self)
     }
 
-    /// Names who makes a change, for the list of changes and of blocks: from a header or an extension
-    /// that your authentication sets. A header that a client can set proves nothing.
+    /// Names the operator who sends a request, for the list of changes and for the blocks. Read a header
+    /// or an extension that your authentication sets. A header that clients can set proves nothing.
     ///
     /// ```
     /// use tower_throttle::{Operator, extractor};

@@ -8,7 +8,7 @@ use tower_throttle::{
     MemoryStore, Mode, Observer, Operator, Outcome, PeerAddr, Policy, Rules, SECOND,
 };
 
-use crate::{Site, status_from, ten};
+use crate::{Site, problem, status_from, ten};
 
 /// Whose blocks end by a clock that stands still.
 async fn site(policies: impl IntoIterator<Item = Policy>) -> (Site, ManualClock) {
@@ -349,4 +349,20 @@ async fn a_key_that_cannot_be_read_may_hide_a_blocked_one() {
     let body = json!({ "policy": "api", "subject": mallory, "for_secs": 60, "reason": "x" });
     site.told("block", body).await;
     assert_eq!(twice().await, 400);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_block_nobody() {
+    let (site, _) = site([api()]).await;
+    site.told("block", of_user(8)).await;
+    for (path, body) in [("block", of_user(7)), ("unblock", json!({ "id": 1 }))] {
+        let post = reqwest::Client::new().post(format!("{}/{path}", site.url));
+        let post = post.json(&body).header("origin", "http://evil.example");
+        let (status, detail) = problem(post.send().await.unwrap()).await;
+        assert_eq!(status, 403, "{path}");
+        assert!(detail.starts_with("origin: "), "{detail}");
+    }
+    let blocks = site.state().await["blocks"].take();
+    assert_eq!(blocks.as_array().unwrap().len(), 1);
+    assert_eq!(blocks[0]["id"], 1);
 }
