@@ -6,6 +6,7 @@
 
 use std::env;
 use std::error::Error;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,13 +20,18 @@ use reqwest::RequestBuilder;
 use tokio::net::TcpListener;
 use tower_throttle::store::Store;
 use tower_throttle::{
-    Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, Policy, Prefetch, RateLimitLayer,
-    RedisStore, Route, SECOND, TopDenied, per_second,
+    Header, Limit, Limiter, MINUTE, MemoryStore, Mode, Operator, PeerAddr, Policy, Prefetch,
+    RateLimitLayer, RedisStore, Route, SECOND, TopDenied, extractor, per_second,
 };
 
-/// Authenticates operators. In production, use the authentication of your other internal pages.
-async fn guard(State(right): State<HeaderValue>, request: Request, next: Next) -> Response {
+/// Who was let in, for the list of changes.
+#[derive(Clone)]
+struct LetIn(&'static str);
+
+/// Lets operators in. In production, use what guards your other internal pages.
+async fn guard(State(right): State<HeaderValue>, mut request: Request, next: Next) -> Response {
     if request.headers().get(header::AUTHORIZATION) == Some(&right) {
+        request.extensions_mut().insert(LetIn("operator"));
         return next.run(request).await;
     }
     let ask = [(header::WWW_AUTHENTICATE, "Basic realm=\"limits\"")];
@@ -56,7 +62,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Err(_) => Arc::new(MemoryStore::new()),
     };
     let top = TopDenied::new(100);
-    let operator = Operator::new().top_denied(top.clone());
+    let operator = Operator::new()
+        .top_denied(top.clone())
+        // Behind a proxy: `ClientAddr`. By it, operators block addresses.
+        .client_address(PeerAddr)?
+        .actor(extractor(|request| {
+            let LetIn(name) = request.extensions.get()?;
+            Some((*name).to_owned())
+        }));
     let limiter = Limiter::builder(store, policies)
         .observe(operator.clone())
         .observe(top)
@@ -71,7 +84,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new()
         .route("/", get(async || "hello\n"))
         .route("/search", get(async || "found\n"))
-        .layer(RateLimitLayer::new(limiter));
+        .layer(RateLimitLayer::new(limiter))
+        .into_make_service_with_connect_info::<SocketAddr>();
 
     let port = env::var("PORT").map_or(Ok(3000), |port| port.parse::<u16>())?;
     let public = TcpListener::bind(("127.0.0.1", port)).await?;

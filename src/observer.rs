@@ -241,7 +241,8 @@ pub enum ChangeEvent {
         to: Percent,
     },
     /// A list of clients was replaced by [`Limiter::set_denied`](crate::Limiter::set_denied) or
-    /// [`Limiter::set_allowed`](crate::Limiter::set_allowed).
+    /// [`Limiter::set_allowed`](crate::Limiter::set_allowed); or an operator blocked a client for a
+    /// time, or such a block ended.
     #[non_exhaustive]
     AccessList {
         /// `"denied"` or `"allowed"`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::address::{AddressRanges, embedded, embedded_range, read_range};
 use crate::error::ConfigError;
-use crate::key::Key;
+use crate::key::{Key, KeyHasher, Subject};
 use crate::request::{AddressExtractor, KeyError, RequestHead};
 
 const OF_NOBODY: &str = "lies within the trusted proxies, so no client can have it";
@@ -35,6 +35,8 @@ pub struct AccessList {
     /// sides.
     addresses: Vec<(Arc<dyn AddressExtractor>, AddressRanges)>,
     keys: HashSet<Key>,
+    /// Keys of which only the hash is known.
+    subjects: HashSet<Subject>,
 }
 
 impl AccessList {
@@ -95,6 +97,15 @@ impl AccessList {
         self
     }
 
+    /// Adds a key by the hash that a limiter has for it.
+    #[cfg_attr(
+        not(feature = "operator"),
+        allow(dead_code, reason = "only operators know keys by their hashes")
+    )]
+    pub(super) fn add_subject(&mut self, subject: Subject) {
+        self.subjects.insert(subject);
+    }
+
     /// Looks up the address of a request. The error is the extractor's explanation.
     #[inline]
     pub(crate) fn find_address_of(&self, request: &RequestHead<'_>) -> Result<Found, String> {
@@ -115,17 +126,18 @@ impl AccessList {
     /// The number of address ranges and keys.
     pub(crate) fn len(&self) -> usize {
         let ranges = self.addresses.iter().map(|(_, ranges)| ranges.len());
-        ranges.sum::<usize>() + self.keys.len()
+        ranges.sum::<usize>() + self.keys.len() + self.subjects.len()
     }
 
     #[inline]
     pub(crate) fn has_keys(&self) -> bool {
-        !self.keys.is_empty()
+        !self.keys.is_empty() || !self.subjects.is_empty()
     }
 
-    pub(crate) fn has_key(&self, key: &Key) -> bool {
+    pub(crate) fn has_key(&self, key: &Key, hasher: &KeyHasher) -> bool {
         // Most lists have no keys, and hashing a key takes time.
-        self.has_keys() && self.keys.contains(key)
+        (!self.keys.is_empty() && self.keys.contains(key))
+            || (!self.subjects.is_empty() && self.subjects.contains(&hasher.of(key)))
     }
 }
 

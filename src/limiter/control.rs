@@ -35,7 +35,8 @@ impl Limiter {
     /// A mode that was set by [`set_mode`](Self::set_mode) stays, unless the policy's own mode
     /// differs from what it was before; so does a share that was set by
     /// [`set_enforced_for`](Self::set_enforced_for). Lists do not stay: those of the new rules replace what
-    /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have set.
+    /// [`set_denied`](Self::set_denied) and [`set_allowed`](Self::set_allowed) have set. Clients that an operator has
+    /// blocked for a time stay blocked.
     ///
     /// # Errors
     ///
@@ -79,18 +80,15 @@ impl Limiter {
         self.0.rules.set_enforced_for(policy, share)
     }
 
-    /// Replaces the clients that are refused; see [`Rules::deny`].
+    /// Replaces the clients that are refused; see [`Rules::deny`]. Clients that an operator has blocked
+    /// for a time stay blocked.
     pub fn set_denied(&self, clients: AccessList) {
-        self.0
-            .rules
-            .set_list("denied", clients, |rules| &mut rules.denied);
+        self.0.rules.set_denied(clients);
     }
 
     /// Replaces the allow list; see [`Rules::allow`].
     pub fn set_allowed(&self, clients: AccessList) {
-        self.0
-            .rules
-            .set_list("allowed", clients, |rules| &mut rules.allowed);
+        self.0.rules.set_allowed(clients);
     }
 
     /// The kill switch: allows every request without counting it and without store calls, until

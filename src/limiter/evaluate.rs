@@ -159,7 +159,7 @@ impl Limiter {
         if !self.is_on() {
             return Ok(());
         }
-        match is_on_list(&rules.denied, request)? {
+        match is_on_list(rules.denied.all(), request)? {
             Found::Listed => return Err(EarlyRejection::of_nobody(RejectReason::Listed)),
             // Otherwise a listed client would only have to send an unreadable address.
             Found::Unreadable => return Err(EarlyRejection::of_nobody(RejectReason::BadAddress)),
@@ -169,7 +169,9 @@ impl Limiter {
             return Ok(());
         }
         if is_on_list(&rules.allowed, request)? == Found::Listed {
-            return rules.refuses_key_of(request).map_or(Ok(()), Err);
+            return rules
+                .refuses_key_of(request, &self.0.subjects)
+                .map_or(Ok(()), Err);
         }
         applied.hides_shadows = true;
         let mut checks = Checks::new();
@@ -355,9 +357,9 @@ impl Limiter {
     ) -> Option<DecidedBy> {
         if !self.is_on() || mode == Mode::Off {
             Some(DecidedBy::Nobody)
-        } else if rules.denied.has_key(key) {
+        } else if rules.denied.all().has_key(key, &self.0.subjects) {
             Some(DecidedBy::DenyList)
-        } else if rules.allowed.has_key(key) {
+        } else if rules.allowed.has_key(key, &self.0.subjects) {
             Some(DecidedBy::Nobody)
         } else {
             None

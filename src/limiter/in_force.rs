@@ -8,6 +8,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::access_list::AccessList;
 use super::changes::{Changes, mode_change, share_change};
+use super::deny_list::DenyList;
 use super::rules::{CompiledRules, Rules};
 use crate::error::{CheckError, ConfigError};
 use crate::mode::{Mode, Percent};
@@ -41,16 +42,23 @@ impl RulesInForce {
         })
     }
 
+    /// The rules in force now. Not for a change, which would wait for itself.
     #[inline]
     pub(super) fn load(&self) -> Guard<Arc<CompiledRules>> {
+        let rules = self.rules.load();
+        if !rules.denied.is_outdated() {
+            return rules;
+        }
+        drop(rules);
+        self.change_denied(DenyList::update);
         self.rules.load()
     }
 
     /// See [`Limiter::replace`](super::Limiter::replace).
     pub(crate) fn replace(&self, rules: Rules) -> Result<(), ConfigError> {
-        let rules = rules.ready(self.timeout)?;
+        let mut rules = rules.ready(self.timeout)?;
         self.change(|changes| {
-            let before = self.load();
+            let before = self.rules.load();
             rules.succeed(&before);
             rules.changes_since(Some(&before), changes);
             self.rules.store(Arc::new(rules));
@@ -60,7 +68,7 @@ impl RulesInForce {
 
     pub(super) fn set_mode(&self, policy: &str, mode: Mode) -> Result<(), CheckError> {
         self.change(|changes| {
-            let rules = self.load();
+            let rules = self.rules.load();
             let ready = rules.named(policy)?;
             let before = ready.mode();
             if before != mode {
@@ -84,19 +92,41 @@ impl RulesInForce {
         })
     }
 
-    pub(super) fn set_list(
-        &self,
-        list: &'static str,
-        clients: AccessList,
-        place: impl FnOnce(&mut CompiledRules) -> &mut Arc<AccessList>,
-    ) {
+    pub(super) fn set_denied(&self, clients: AccessList) {
+        self.change_denied(|denied| denied.set_listed(clients));
+    }
+
+    pub(super) fn set_allowed(&self, clients: AccessList) {
         self.change(|changes| {
-            let mut rules = CompiledRules::clone(&self.load());
+            let mut rules = CompiledRules::clone(&self.rules.load());
             let to = clients.len();
-            let from = std::mem::replace(place(&mut rules), Arc::new(clients)).len();
+            let from = std::mem::replace(&mut rules.allowed, Arc::new(clients)).len();
             self.rules.store(Arc::new(rules));
-            changes.push(ChangeEvent::AccessList { list, from, to });
+            changes.push(ChangeEvent::AccessList {
+                list: "allowed",
+                from,
+                to,
+            });
         });
+    }
+
+    /// Replaces the deny list by what the change makes of it, and tells of it if that is another list.
+    pub(super) fn change_denied<T>(&self, change: impl FnOnce(&mut DenyList) -> T) -> T {
+        self.change(|changes| {
+            let mut rules = CompiledRules::clone(&self.rules.load());
+            let before = Arc::clone(rules.denied.all());
+            let changed = change(&mut rules.denied);
+            if !Arc::ptr_eq(&before, rules.denied.all()) {
+                let (from, to) = (before.len(), rules.denied.all().len());
+                self.rules.store(Arc::new(rules));
+                changes.push(ChangeEvent::AccessList {
+                    list: "denied",
+                    from,
+                    to,
+                });
+            }
+            changed
+        })
     }
 
     /// Reports that the configuration was read, and the error that rejected it.

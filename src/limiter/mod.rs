@@ -24,6 +24,8 @@ use crate::trace::LogThrottles;
 mod access_list;
 mod acquire;
 mod admit;
+#[cfg(feature = "operator")]
+mod blocks;
 mod budget;
 mod builder;
 mod changes;
@@ -31,6 +33,7 @@ mod charge;
 mod charging;
 mod conclude;
 mod control;
+mod deny_list;
 mod evaluate;
 mod giving_back;
 mod in_force;
@@ -47,7 +50,7 @@ mod rules;
 mod settle;
 
 pub use self::access_list::AccessList;
-#[cfg(feature = "config")]
+#[cfg(any(feature = "config", feature = "operator"))]
 pub(crate) use self::access_list::of_clients;
 pub(crate) use self::acquire::{Delay, WaitingPolicy};
 pub use self::builder::LimiterBuilder;
@@ -55,6 +58,8 @@ pub(crate) use self::charge::{Charges, RequestCharges};
 pub use self::charging::Charging;
 pub(crate) use self::conclude::Conclusion;
 pub use self::control::PolicySummary;
+#[cfg(feature = "operator")]
+pub(crate) use self::deny_list::{Block, BlockedClient, MOST_BLOCKS, TooManyBlocks};
 pub(crate) use self::in_force::RulesInForce;
 pub use self::meter::Meter;
 pub(crate) use self::passes::CountedBy;

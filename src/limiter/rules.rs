@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::access_list::AccessList;
 use super::changes::{Changes, mode_change, share_change};
+use super::deny_list::DenyList;
 use crate::error::{CheckError, ConfigError};
 use crate::key::{Key, KeyHasher, Subject};
 use crate::mode::{Mode, Percent};
@@ -142,7 +143,7 @@ impl Rules {
             policies: policies.into(),
             readers: readers.into(),
             exempt: self.exempt.into(),
-            denied: Arc::new(self.denied),
+            denied: DenyList::new(self.denied),
             allowed: Arc::new(self.allowed),
         })
     }
@@ -196,7 +197,7 @@ pub(super) struct CompiledRules {
     /// For each policy, the position of the first one that reads the same key.
     readers: Arc<[usize]>,
     exempt: Arc<[Arc<dyn RequestMatcher>]>,
-    pub(super) denied: Arc<AccessList>,
+    pub(super) denied: DenyList,
     pub(super) allowed: Arc<AccessList>,
 }
 
@@ -253,17 +254,18 @@ impl CompiledRules {
         before: &mut Option<ResolvedKey>,
     ) -> Result<Option<ResolvedRequest<'_>>, RejectReason> {
         let (policy, reader) = (&self.policies[position], self.readers[position]);
+        let denied = self.denied.all();
         let resolved = match before {
             Some(resolved) if resolved.reader == reader => resolved,
             _ => {
-                let Some(key) = policy.key(request, self.denied.has_keys())? else {
+                let Some(key) = policy.key(request, denied.has_keys())? else {
                     return Ok(None);
                 };
-                // Before the cost, which does not matter for a denied key.
-                if self.denied.has_key(&key) {
+                // Before the cost: for a denied key it does not matter.
+                if denied.has_key(&key, subjects) {
                     return Err(RejectReason::Listed);
                 }
-                if self.allowed.has_key(&key) {
+                if self.allowed.has_key(&key, subjects) {
                     return Ok(None);
                 }
                 before.insert(ResolvedKey {
@@ -281,16 +283,23 @@ impl CompiledRules {
         }))
     }
 
-    /// The rejection of a request whose address is allowed but whose key is denied.
-    pub(super) fn refuses_key_of(&self, request: &RequestHead<'_>) -> Option<EarlyRejection> {
-        if !self.denied.has_keys() {
+    /// How a request that its address lets through is refused by the key of a policy.
+    pub(super) fn refuses_key_of(
+        &self,
+        request: &RequestHead<'_>,
+        subjects: &KeyHasher,
+    ) -> Option<EarlyRejection> {
+        let denied = self.denied.all();
+        if !denied.has_keys() {
             return None;
         }
         let asked =
             |policy: &&Arc<CompiledPolicy>| policy.mode() != Mode::Off && policy.applies(request);
         self.policies.iter().filter(asked).find_map(|policy| {
             let reason = match policy.key(request, true) {
-                Ok(Some(key)) => self.denied.has_key(&key).then_some(RejectReason::Listed),
+                Ok(Some(key)) => denied
+                    .has_key(&key, subjects)
+                    .then_some(RejectReason::Listed),
                 Ok(None) => None,
                 Err(reason) => Some(reason).filter(RejectReason::is_by_list),
             };
@@ -320,8 +329,9 @@ impl CompiledRules {
     }
 
     /// Continues the state of the rules before: a mode that was set at run time stays, unless the
-    /// policy's own mode has changed.
-    pub(super) fn succeed(&self, before: &Self) {
+    /// policy's own mode has changed, and blocked clients stay blocked.
+    pub(super) fn succeed(&mut self, before: &Self) {
+        self.denied.succeed(&before.denied);
         for policy in self.policies.iter() {
             if let Ok(before) = before.named(policy.id.name()) {
                 policy.succeed(before);

@@ -1,23 +1,27 @@
 //! `Counters`: the events that an operator was told of, as numbers since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::history::{History, Minutes, Totals};
 use crate::error::StoreErrorKind;
 use crate::mode::Mode;
 use crate::observer::{DecisionResult, RefusalReason};
 use crate::observers::PerPolicy;
+use crate::time::{Clock, Micros};
 
 /// The events that an operator was told of, as numbers since the start.
 pub(super) struct Counters {
-    since: Instant,
+    clock: Arc<dyn Clock>,
+    since: Micros,
     /// All decisions, including those of policies that no longer exist.
     pub(super) total: ByResult,
     policies: PerPolicy<OfPolicy>,
     pub(super) refusals: ByReason,
     /// What policies in shadow mode would have refused.
     pub(super) shadow_refusals: ByReason,
+    history: History,
     answers: AtomicU64,
     failures: AtomicU64,
     answering_us: AtomicU64,
@@ -52,6 +56,11 @@ impl ByResult {
         let names = DecisionResult::EACH.map(DecisionResult::as_str);
         names.into_iter().zip(self.0.iter().map(read)).collect()
     }
+
+    fn sum(&self, results: &[DecisionResult]) -> u64 {
+        let each = results.iter();
+        each.map(|result| read(&self.0[*result as usize])).sum()
+    }
 }
 
 /// Refusals by their reason, in the order of [`RefusalReason::EACH`].
@@ -67,16 +76,22 @@ impl ByReason {
         let names = RefusalReason::EACH.map(RefusalReason::as_str);
         names.into_iter().zip(self.0.iter().map(read)).collect()
     }
+
+    fn sum(&self) -> u64 {
+        self.0.iter().map(read).sum()
+    }
 }
 
 impl Counters {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
-            since: Instant::now(),
+            since: clock.now(),
             total: ByResult::default(),
             policies: PerPolicy::new(),
             refusals: ByReason::default(),
             shadow_refusals: ByReason::default(),
+            history: History::new(Arc::clone(&clock)),
+            clock,
             answers: AtomicU64::new(0),
             failures: AtomicU64::new(0),
             answering_us: AtomicU64::new(0),
@@ -86,6 +101,7 @@ impl Counters {
     }
 
     pub(super) fn count(&self, policy: &str, result: DecisionResult, is_prefetched: bool) {
+        self.history.advance(|| self.outcomes());
         self.total.count(result);
         self.policies.with(policy, OfPolicy::default, |policy| {
             policy.results.count(result);
@@ -96,10 +112,29 @@ impl Counters {
     }
 
     pub(super) fn count_refusal(&self, mode: Mode, reason: RefusalReason) {
+        self.history.advance(|| self.outcomes());
         match mode {
             Mode::Shadow => self.shadow_refusals.count(reason),
             Mode::Enforce | Mode::Off => self.refusals.count(reason),
         }
+    }
+
+    /// What was decided in each minute of the last hour, in the order of [`outcomes`](Self::outcomes).
+    pub(super) fn minutes(&self) -> Minutes {
+        self.history.minutes(self.outcomes())
+    }
+
+    /// All decisions and refusals: allowed, denied, what a policy in shadow mode would have denied or
+    /// refused, decided without an answer from the store, refused.
+    fn outcomes(&self) -> Totals {
+        use DecisionResult as R;
+        [
+            self.total.sum(&[R::Allowed, R::NearLimit, R::Waited]),
+            self.total.sum(&[R::Denied, R::DeniedFromMemory]),
+            self.total.sum(&[R::ShadowDenied]) + self.shadow_refusals.sum(),
+            self.total.sum(&[R::FailedOpen, R::FailedClosed]),
+            self.refusals.sum(),
+        ]
     }
 
     pub(super) fn count_answer(&self, elapsed: Duration, failure: Option<StoreErrorKind>) {
@@ -114,7 +149,7 @@ impl Counters {
     }
 
     pub(super) fn uptime(&self) -> Duration {
-        self.since.elapsed()
+        self.clock.now().saturating_sub(self.since).to_duration()
     }
 
     /// For one policy: all decisions, and how many of them were taken from a batch of permits.
@@ -163,6 +198,11 @@ fn read(number: &AtomicU64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::SystemClock;
+
+    fn new_counters() -> Counters {
+        Counters::new(Arc::new(SystemClock))
+    }
 
     fn counted(mut all: Vec<(&'static str, u64)>) -> Vec<(&'static str, u64)> {
         all.retain(|(_, count)| *count > 0);
@@ -172,18 +212,18 @@ mod tests {
     #[test]
     fn every_result_and_every_reason_is_counted_under_its_own_name() {
         for result in DecisionResult::EACH {
-            let counters = Counters::new();
+            let counters = new_counters();
             counters.count("api", result, false);
             assert_eq!(counted(counters.total.each()), [(result.as_str(), 1)]);
             assert_eq!(counted(counters.of("api").0), [(result.as_str(), 1)]);
             assert_eq!(counted(counters.of("other").0), []);
         }
         for reason in RefusalReason::EACH {
-            let counters = Counters::new();
+            let counters = new_counters();
             counters.count_refusal(Mode::Enforce, reason);
             assert_eq!(counted(counters.refusals.each()), [(reason.as_str(), 1)]);
             assert_eq!(counted(counters.shadow_refusals.each()), []);
-            let counters = Counters::new();
+            let counters = new_counters();
             counters.count_refusal(Mode::Shadow, reason);
             assert_eq!(counted(counters.refusals.each()), []);
             assert_eq!(
@@ -195,7 +235,7 @@ mod tests {
 
     #[test]
     fn decisions_from_batches_are_counted_besides_for_each_policy() {
-        let counters = Counters::new();
+        let counters = new_counters();
         for is_prefetched in [true, false, true] {
             counters.count("hot", DecisionResult::Allowed, is_prefetched);
             counters.count("api", DecisionResult::Allowed, false);
@@ -208,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_last_failure_stays_when_the_store_is_back() {
-        let counters = Counters::new();
+        let counters = new_counters();
         assert!(counters.last_failure().is_none());
         let ms = Duration::from_millis(1);
         counters.count_answer(ms, Some(StoreErrorKind::Unreachable));

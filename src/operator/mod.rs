@@ -6,18 +6,26 @@ use std::time::Duration;
 
 use axum::Router;
 
+use self::api::{Api, ReadActor};
+use self::audit::AuditLog;
 use self::counters::Counters;
 use self::origin::AllowedHosts;
-use self::router::Api;
 use crate::error::{ConfigError, StoreErrorKind};
 use crate::limiter::Limiter;
 use crate::observer::{ChangeEvent, DecisionEvent, Observer, RefusalEvent};
 use crate::observers::TopDenied;
+use crate::request::{AddressExtractor, RequestHead};
+use crate::time::{Clock, SystemClock};
 
+mod api;
+mod audit;
+mod blocks;
 mod counters;
 mod enforcement;
+mod history;
 mod origin;
 mod page;
+mod quota;
 mod response;
 mod router;
 mod state;
@@ -58,11 +66,13 @@ mod subject;
 /// | | body | |
 /// |---|---|---|
 /// | `GET /` | | the page |
-/// | `GET /state` | | whether requests are limited, the policies, all counts, the store, who is [denied most](Self::top_denied) |
+/// | `GET /state` | | whether requests are limited, the policies, all counts, the last hour by the minute, the store, who is [denied most](Self::top_denied), who is blocked, and what was changed here |
 /// | `POST /switch` | `{"on": false}` | the kill switch |
 /// | `POST /mode` | `{"policy": "api", "mode": "shadow"}` | changes a policy's mode |
 /// | `POST /peek` | `{"policy": "api", "subject": …}` | looks at what a subject has left |
 /// | `POST /reset` | the same | forgets all that is known of a subject |
+/// | `POST /block` | `{"policy": "api", "subject": …, "for_secs": 3600, "reason": "scraping"}`, or `"address": "203.0.113.0/24"` instead of the first two | refuses a client for a time, as if it were on the [deny list](crate::Rules::deny) |
+/// | `POST /unblock` | `{"id": 7}` | lifts a block |
 ///
 /// A subject is one of these; subjects go in bodies, so that they do not stand in access logs:
 ///
@@ -85,8 +95,10 @@ mod subject;
 ///
 /// # What if there are several processes
 ///
-/// The counts, the modes and the switch are those of this process; what a subject has used is the
-/// store's, and so the same in all of them. Mount one in each process.
+/// The counts, the modes, the switch, the blocks and the list of changes are those of this process;
+/// what a subject has used is the store's, and so the same in all of them. Mount one in each process.
+/// To refuse a client in all processes, use the [deny list](crate::Rules::deny), in code or in the
+/// configuration file.
 ///
 /// # What if the limiter is told nothing
 ///
@@ -96,17 +108,39 @@ mod subject;
 #[cfg_attr(docsrs, doc(cfg(feature = "operator")))]
 pub struct Operator {
     counters: Arc<Counters>,
+    audit: Arc<AuditLog>,
+    clock: Arc<dyn Clock>,
     top: Option<TopDenied>,
     hosts: AllowedHosts,
+    client_address: Option<Arc<dyn AddressExtractor>>,
+    actor: Option<ReadActor>,
 }
 
 impl Operator {
     /// One that has counted nothing yet.
     pub fn new() -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Self {
-            counters: Arc::new(Counters::new()),
+            counters: Arc::new(Counters::new(Arc::clone(&clock))),
+            audit: Arc::new(AuditLog::new(Arc::clone(&clock))),
+            clock,
             top: None,
             hosts: AllowedHosts::default(),
+            client_address: None,
+            actor: None,
+        }
+    }
+
+    /// Replaces the system's clock, for tests. The clock decides when a block ends and in which minute a
+    /// request counts, and dates the changes. Call this first: all counts start again.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock) -> Self {
+        let clock: Arc<dyn Clock> = Arc::new(clock);
+        Self {
+            counters: Arc::new(Counters::new(Arc::clone(&clock))),
+            audit: Arc::new(AuditLog::new(Arc::clone(&clock))),
+            clock,
+            ..self
         }
     }
 
@@ -143,6 +177,42 @@ impl Operator {
         Ok(self)
     }
 
+    /// Lets operators block addresses and networks. `by` reads the client's address from a request:
+    /// use the same [`ClientAddr`](crate::ClientAddr) or [`PeerAddr`](crate::PeerAddr) as in your
+    /// policies. Without it, operators can block only the subject of a policy.
+    ///
+    /// Try it before you need it: if the server does not provide what `by` needs, every request is
+    /// answered with 500 while an address is blocked, as under a [deny list](crate::Rules::deny).
+    ///
+    /// # Errors
+    ///
+    /// Says what is wrong with `by`.
+    pub fn client_address(mut self, by: impl AddressExtractor) -> Result<Self, ConfigError> {
+        by.validate()?;
+        self.client_address = Some(Arc::new(by));
+        Ok(self)
+    }
+
+    /// Names the operator who sends a request, for the list of changes and for the blocks. Read a header
+    /// or an extension that your authentication sets. A header that clients can set proves nothing.
+    ///
+    /// ```
+    /// use tower_throttle::{Operator, extractor};
+    ///
+    /// let operator = Operator::new().actor(extractor(|request| {
+    ///     let user = request.headers.get("x-forwarded-user")?;
+    ///     Some(user.to_str().ok()?.to_owned())
+    /// }));
+    /// ```
+    #[must_use]
+    pub fn actor(
+        mut self,
+        by: impl Fn(&RequestHead<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.actor = Some(Arc::new(by));
+        self
+    }
+
     /// The page and its endpoints, about this limiter. It has no authentication of its own.
     ///
     /// Mounted by `nest_service("/limits", …)`, the page is at `/limits` and at `/limits/`.
@@ -151,6 +221,10 @@ impl Operator {
             limiter,
             counters: Arc::clone(&self.counters),
             top: self.top.clone(),
+            audit: Arc::clone(&self.audit),
+            clock: Arc::clone(&self.clock),
+            client_address: self.client_address.clone(),
+            actor: self.actor.clone(),
         };
         router::router(api, self.hosts.clone())
     }

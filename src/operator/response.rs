@@ -1,17 +1,25 @@
 //! Answers in JSON, and to a request that makes no sense.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
 use crate::error::{CheckError, ConfigError};
+use crate::time::Micros;
 
 /// All answers consist of texts, numbers and maps of them, which JSON has.
 pub(super) fn json(answer: &impl Serialize) -> Response {
     let text = serde_json::to_vec(answer).unwrap_or_default();
     let media_type = HeaderValue::from_static("application/json");
     ([(CONTENT_TYPE, media_type)], text).into_response()
+}
+
+/// Rounded up: a wait is never reported too short.
+pub(super) fn millis(time: Duration) -> u64 {
+    Micros::from(time).ceil_millis()
 }
 
 /// Problem details, RFC 9457.

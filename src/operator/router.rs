@@ -1,7 +1,5 @@
 //! The endpoints: what operators can ask, and the answers.
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -11,32 +9,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use super::counters::Counters;
+use super::api::{Actor, Api, read};
 use super::origin::AllowedHosts;
 use super::response::{Problem, json};
-use super::state::{self, KeyReport};
-use super::{page, subject};
-use crate::decision::Decision;
-use crate::key::Subject;
-use crate::limiter::{Limiter, PolicySummary};
+use super::{blocks, page, quota, state};
 use crate::mode::Mode;
-use crate::observers::TopDenied;
-use crate::trace;
 
 /// Far more than any question needs.
 const LONGEST_BODY: usize = 16 * 1024;
-
-/// What the endpoints work on.
-#[derive(Clone)]
-pub(super) struct Api {
-    pub(super) limiter: Limiter,
-    pub(super) counters: Arc<Counters>,
-    pub(super) top: Option<TopDenied>,
-}
 
 pub(super) fn router(api: Api, hosts: AllowedHosts) -> Router {
     Router::new()
@@ -44,12 +26,14 @@ pub(super) fn router(api: Api, hosts: AllowedHosts) -> Router {
         .route("/state", get(state))
         .route("/switch", post(switch))
         .route("/mode", post(set_mode))
-        .route("/peek", post(peek))
-        .route("/reset", post(reset))
+        .route("/peek", post(quota::peek))
+        .route("/reset", post(quota::reset))
+        .route("/block", post(blocks::block))
+        .route("/unblock", post(blocks::unblock))
         .fallback(async || {
             Problem::new(
                 StatusCode::NOT_FOUND,
-                "there are /, /state, /switch, /mode, /peek and /reset",
+                "there are /, /state, /switch, /mode, /peek, /reset, /block and /unblock",
             )
         })
         .method_not_allowed_fallback(async || {
@@ -112,11 +96,7 @@ fn refusal(hosts: &AllowedHosts, request: &Request) -> Option<Problem> {
 }
 
 async fn state(State(api): State<Api>) -> Response {
-    json(&state::State::of(
-        &api.limiter,
-        &api.counters,
-        api.top.as_ref(),
-    ))
+    json(&state::State::of(&api))
 }
 
 #[derive(Deserialize, Serialize)]
@@ -127,13 +107,18 @@ struct Switch {
 
 async fn switch(
     State(api): State<Api>,
+    Actor(by): Actor,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let switch: Switch = read(body)?;
+    let word = |on| if on { "on" } else { "off" }.to_owned();
+    let was_on = api.limiter.is_on();
     match switch.on {
         true => api.limiter.turn_on(),
         false => api.limiter.turn_off(),
     }
+    let values = [was_on, switch.on].map(word);
+    api.audit.note(by, "switch", None, values);
     Ok(json(&switch))
 }
 
@@ -149,79 +134,15 @@ struct PolicyMode {
 
 async fn set_mode(
     State(api): State<Api>,
+    Actor(by): Actor,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     let wanted: PolicyMode = read(body)?;
     let mode: Mode = wanted.mode.parse()?;
+    let before = api.limiter.mode(&wanted.policy)?;
     api.limiter.set_mode(&wanted.policy, mode)?;
+    let values = [before, mode].map(|mode| mode.as_str().to_owned());
+    api.audit
+        .note(by, "mode", Some(wanted.policy.clone()), values);
     Ok(json(&wanted))
-}
-
-#[derive(Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    expecting = r#"{"policy": "api", "subject": {"address": "203.0.113.9"}}"#
-)]
-struct PolicySubject {
-    policy: String,
-    subject: Value,
-}
-
-impl PolicySubject {
-    fn read(
-        api: &Api,
-        body: Result<Bytes, BytesRejection>,
-    ) -> Result<(PolicySummary, Subject), Problem> {
-        let asked: Self = read(body)?;
-        // The policy first: if it does not exist, an error about the subject helps nobody.
-        let policy = api.limiter.summary(&asked.policy)?;
-        let subject = subject::read(&api.limiter, &policy, asked.subject)?;
-        Ok((policy, subject))
-    }
-}
-
-async fn peek(
-    State(api): State<Api>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Problem> {
-    let (policy, subject) = PolicySubject::read(&api, body)?;
-    let decision = api.limiter.peek_subject(&policy.name, subject).await?;
-    answered(&decision, "nothing is known of the subject")?;
-    Ok(json(&KeyReport::of(&policy, subject, &decision)))
-}
-
-async fn reset(
-    State(api): State<Api>,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Problem> {
-    let (policy, subject) = PolicySubject::read(&api, body)?;
-    // For the log alone: a reset that works is not held up by a look that fails.
-    let before = api.limiter.peek_subject(&policy.name, subject).await?;
-    let decision = api.limiter.reset_subject(&policy.name, subject).await?;
-    answered(
-        &decision,
-        "it is not known whether the subject was reset, try again",
-    )?;
-    trace::info!(
-        policy = %policy.name,
-        subject = %subject,
-        from = before.remaining(),
-        to = decision.remaining(),
-        "subject reset by an operator"
-    );
-    Ok(json(&KeyReport::of(&policy, subject, &decision)))
-}
-
-/// Failure modes are for requests; an operator wants to know of the failure.
-fn answered(decision: &Decision, so: &str) -> Result<(), Problem> {
-    let Some(why) = decision.store_failure() else {
-        return Ok(());
-    };
-    let detail = format!("{why}: {so}");
-    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
-}
-
-fn read<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
-    let body = body.map_err(|rejection| Problem::new(rejection.status(), rejection.body_text()))?;
-    serde_json::from_slice(&body).map_err(|error| Problem::bad_request(format!("body: {error}")))
 }

@@ -1,17 +1,19 @@
 //! What operators are told, as JSON. The names of times end in their unit.
 
 use std::cmp::Reverse;
-use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
+use super::api::Api;
+use super::audit::Change;
+use super::blocks::BlockState;
 use super::counters::Counters;
 use super::enforcement::Enforcement;
+use super::history::Minutes;
+use super::response::millis;
 use super::subject;
-use crate::decision::Decision;
-use crate::key::Subject;
-use crate::limiter::{Limiter, PolicySummary};
+use crate::limiter::PolicySummary;
 use crate::observers::{TopDenied, TopEntry};
 use crate::one_line::OneLine;
 
@@ -31,6 +33,7 @@ pub(super) struct State {
     refusals: Counts,
     /// What policies in shadow mode would have refused.
     shadow_refusals: Counts,
+    history: HistoryState,
     store: StoreState,
     /// `null` if the limits come from no file, or if the limiter does not tell this observer.
     config: Option<ConfigState>,
@@ -38,6 +41,26 @@ pub(super) struct State {
     /// Absent if nobody keeps the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     top_denied: Option<Vec<Denied>>,
+    /// The clients that are blocked for a time.
+    blocks: Vec<BlockState>,
+    /// Whether they can be blocked by their addresses.
+    blocks_addresses: bool,
+    /// What was changed through the router, the latest first.
+    changes: Vec<Change>,
+}
+
+/// The last hour by the minute, up to the current one.
+#[derive(serde::Serialize)]
+struct HistoryState {
+    /// When the first minute began.
+    from_ms: u64,
+    allowed: Vec<u64>,
+    denied: Vec<u64>,
+    /// What policies in shadow mode would have denied or refused.
+    shadow_denied: Vec<u64>,
+    /// Decided without an answer from the store.
+    failed: Vec<u64>,
+    refused: Vec<u64>,
 }
 
 #[derive(serde::Serialize)]
@@ -108,25 +131,12 @@ struct PolicyState {
     prefetched: u64,
 }
 
-/// What a subject has left of a policy.
-#[derive(serde::Serialize)]
-pub(super) struct KeyReport {
-    policy: String,
-    /// As in stored keys and logs.
-    subject: String,
-    /// The capacity, and what is left of it now.
-    capacity: u64,
-    remaining: u64,
-    /// How long until it is as if the subject had never asked.
-    reset_after_ms: u64,
-    banned_for_ms: Option<u64>,
-}
-
 /// Numbers by their names.
 pub(super) struct Counts(Vec<(&'static str, u64)>);
 
 impl State {
-    pub(super) fn of(limiter: &Limiter, counters: &Counters, top: Option<&TopDenied>) -> Self {
+    pub(super) fn of(api: &Api) -> Self {
+        let (limiter, counters) = (&api.limiter, &*api.counters);
         let (answers, failures) = counters.answers();
         let last_failure = counters.last_failure().map(|(kind, ago)| Failure {
             reason: kind.to_string(),
@@ -145,6 +155,7 @@ impl State {
             decisions: Counts(counters.total.each()),
             refusals: Counts(counters.refusals.each()),
             shadow_refusals: Counts(counters.shadow_refusals.each()),
+            history: HistoryState::of(counters.minutes()),
             store: StoreState {
                 name: limiter.store_name().to_owned(),
                 outage: limiter.outage().map(|outage| OutageState {
@@ -162,7 +173,24 @@ impl State {
                 .into_iter()
                 .map(|summary| PolicyState::of(summary, counters))
                 .collect(),
-            top_denied: top.map(Denied::most),
+            top_denied: api.top.as_ref().map(Denied::most),
+            blocks: BlockState::all(api),
+            blocks_addresses: api.client_address.is_some(),
+            changes: api.audit.list(),
+        }
+    }
+}
+
+impl HistoryState {
+    fn of(minutes: Minutes) -> Self {
+        let [allowed, denied, shadow_denied, failed, refused] = minutes.each;
+        Self {
+            from_ms: minutes.from_ms,
+            allowed,
+            denied,
+            shadow_denied,
+            failed,
+            refused,
         }
     }
 }
@@ -213,19 +241,6 @@ impl PolicyState {
     }
 }
 
-impl KeyReport {
-    pub(super) fn of(policy: &PolicySummary, subject: Subject, decision: &Decision) -> Self {
-        Self {
-            policy: policy.name.clone(),
-            subject: subject.to_string(),
-            capacity: policy.capacity,
-            remaining: decision.remaining(),
-            reset_after_ms: millis(decision.reset_after()),
-            banned_for_ms: decision.banned_for().map(millis),
-        }
-    }
-}
-
 impl Serialize for Counts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
@@ -234,9 +249,4 @@ impl Serialize for Counts {
         }
         map.end()
     }
-}
-
-/// Rounded up: a wait is never reported too short.
-fn millis(time: Duration) -> u64 {
-    crate::time::Micros::from(time).ceil_millis()
 }

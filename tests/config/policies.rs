@@ -248,7 +248,7 @@ fn grpc_statuses_that_count_are_one_or_a_list() {
 #[test]
 fn a_share_for_which_a_policy_is_enforced_is_in_whole_percent() {
     for share in ["0%", "5%", "100%"] {
-        (&format!("enforce = \"{share}\""));
+        accepts(&format!("enforce = \"{share}\""));
     }
     let expected = "expected a share of the keys, \"0%\" to \"100%\"";
     for (given, text) in [("5", "5"), ("\"5\"", "\"5\""), ("\"101%\"", "\"101%\"")] {
@@ -261,8 +261,8 @@ fn a_share_for_which_a_policy_is_enforced_is_in_whole_percent() {
 
 #[test]
 fn a_meter_settles_alone_and_by_a_name_that_is_not_empty() {
-    ("settle = \"meter\"");
-    ("settle = \"meter:cents\"");
+    accepts("settle = \"meter\"");
+    accepts("settle = \"meter:cents\"");
     let expected = "expected \"meter\", or \"meter:<name>\" for the meter of a name";
     for (given, text) in [
         ("1", "1"),

@@ -4,13 +4,12 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use support::browser::Browser;
 use support::example::serving;
-use support::redis::{Process, Server};
+use support::redis::Process;
 
 fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
@@ -83,6 +82,21 @@ async fn the_operators_page_needs_the_password() {
 }
 
 #[tokio::test]
+async fn an_address_is_blocked_there_and_the_list_says_by_whom() {
+    let example = Running::start(None, &[]);
+    let visit = async || reqwest::get(&example.app).await.unwrap().status();
+    assert_eq!(visit().await, StatusCode::OK);
+    let block = Client::new().post(format!("{}/block", example.operators));
+    let block = block.basic_auth("operator", Some("secret"));
+    let body = json!({ "address": "127.0.0.1", "for_secs": 3_600, "reason": "scraping" });
+    let answer = block.json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(visit().await, StatusCode::FORBIDDEN);
+    let state: Value = example.state("secret").await.json().await.unwrap();
+    assert_eq!(state["changes"][0]["by"], "operator");
+}
+
+#[tokio::test]
 async fn without_a_password_it_does_not_start() {
     let mut command = serving(program(), None);
     let refused = command.env_remove("OPERATOR_PASSWORD").output().unwrap();
@@ -113,41 +127,4 @@ async fn the_page_lists_the_most_denied_and_looks_them_up() {
         ))
         .await;
     assert_eq!(browser.complaints().await, [""; 0]);
-}
-
-/// Also draws the picture in the documentation, after five minutes, if it is told where to:
-///
-/// ```sh
-/// OPERATOR_SCREENSHOT=docs/operator.png cargo test --all-features --test operator_example picture
-/// ```
-#[tokio::test]
-async fn the_picture_shows_the_chart_and_the_most_denied() {
-    let redis = Server::start();
-    let example = Running::start(Some(&redis.url()), &["--traffic"]);
-    let browser = example.in_a_browser().await;
-    let for_documentation = std::env::var_os("OPERATOR_SCREENSHOT");
-    if for_documentation.is_some() {
-        tokio::time::sleep(Duration::from_secs(305)).await;
-    }
-    browser
-        .until("document.querySelector('#top-list button')")
-        .await;
-    browser.click("#top-list button").await;
-    browser.until("document.querySelector('#answer b')").await;
-    browser.look(1200, 940, false).await;
-    browser.run("scrollTo(0, 0)").await;
-    // Drawn anew at this size.
-    browser
-        .run("return new Promise((done) => setTimeout(done, 1500))")
-        .await;
-    let picture = browser.screenshot().await;
-    // Its signature, and the width and height of its first chunk.
-    assert_eq!(picture[..8], *b"\x89PNG\r\n\x1a\n");
-    assert_eq!(
-        picture[16..24],
-        [1200_u32, 940].map(u32::to_be_bytes).concat()
-    );
-    if let Some(path) = for_documentation {
-        std::fs::write(path, picture).unwrap();
-    }
 }

@@ -2,8 +2,11 @@
 #![cfg(all(feature = "operator", feature = "memory", feature = "redis"))]
 
 mod addresses;
+mod audit;
+mod blocks;
 mod browsers;
 mod changes;
+mod history;
 mod page;
 mod refused;
 mod state;

@@ -12,7 +12,17 @@ macro_rules! style {
 
 macro_rules! script {
     () => {
-        include_str!("page.js")
+        // In the order in which they use each other.
+        concat!(
+            include_str!("script/base.js"),
+            include_str!("script/charts.js"),
+            include_str!("script/policies.js"),
+            include_str!("script/store.js"),
+            include_str!("script/denied.js"),
+            include_str!("script/subject.js"),
+            include_str!("script/blocks.js"),
+            include_str!("script/poll.js"),
+        )
     };
 }
 
@@ -31,9 +41,9 @@ const PAGE: &str = concat!(
 /// may not even put text where it would be parsed as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-opEwTkaCC65LpV2LfS3RcJg0Wfbdw+EB8nDpSBxM7WQ=",
+    "sha256-2oi1vVP95JD6BsU9InnjgyTTxIFG5Zv5dBp3wa8yrls=",
     "'; style-src '",
-    "sha256-6U7A+uax2SCkGhwv7u4JvPI1Qmtw3wjIe7Qg1528nQM=",
+    "sha256-a9FiQr5LU8/M/rF3f7lpgJ7wWi/eKowEQVQ0p7h8+2o=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 );

@@ -1,6 +1,9 @@
 //! The operators' page in a real browser: what it shows, and what its buttons do.
 #![cfg(all(unix, feature = "operator", feature = "memory", feature = "redis"))]
 
+mod on_call;
+mod picture;
+
 use std::convert::Infallible;
 
 use axum::Router;
@@ -450,24 +453,4 @@ async fn nobody_else_is_reset_by_a_number_that_a_script_cannot_count() {
         let left = site.limiter.peek("logins", &key).await.unwrap().remaining();
         assert_eq!(left, 2);
     }
-}
-
-/// At the width of a phone nothing has to be scrolled sideways.
-#[tokio::test]
-async fn the_page_fits_a_phone_in_light_and_dark() {
-    let name = "a-name-as-long-as-a-name-may-be-".repeat(2);
-    let limit = Limit::token_bucket(5, tower_throttle::per_hour(5));
-    let policy = Policy::new(&name, limit).group(&name);
-    let site = Site::of([policy.prefetch(Prefetch::new())]).await;
-    let browser = site.open().await;
-    let mut grounds = Vec::new();
-    for is_dark in [false, true] {
-        browser.look(360, 740, is_dark).await;
-        let ground = browser.run("return getComputedStyle(document.body).backgroundColor");
-        grounds.push(ground.await);
-        let page = "const page = document.documentElement; \
-                    return page.scrollWidth - page.clientWidth";
-        assert_eq!(browser.run(page).await, json!(0));
-    }
-    assert_ne!(grounds[0], grounds[1]);
 }
