@@ -120,7 +120,7 @@
 //! | `cost` | permits for each request, or `"header:<name>"` to read their number from a header | `1` |
 //! | `count_status` | count only requests whose response has this HTTP status: `401`, or a list | every request counts |
 //! | `count_grpc_status` | count only gRPC calls whose method returns this status: `16`, or a list; a call that fails later, while its response streams, does not count, see [`ResponseHead::grpc_status`](crate::ResponseHead::grpc_status). With `count_status`, either status counts | every request counts |
-//! | `mode` | `"enforce"`; `"shadow"` counts and denies nobody; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
+//! | `mode` | `"enforce"`; `"shadow"` counts and never denies; `"off"`: see [`Mode`](crate::Mode) | `"enforce"` |
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: the longest delay of a request until it fits, 1 ms to 24 h | requests over the limit are denied |
 //! | `group` | gcra, token-bucket, leaky-bucket: policies of one group share a stored key for each subject, so that checking several costs little more than one, see [`Policy::group`](crate::Policy::group) | a stored key for each policy |
 //! | `penalty` | bans a subject that is denied too often, see below | no bans |
