@@ -1,6 +1,6 @@
 //! Concurrency: at most `limit` permits held at the same time. Mirrors `lua/concurrency.lua`.
 //!
-//! Permits are held by leases, each of which lapses unless it is renewed. Permits that are taken
+//! Permits are held by leases, each of which lapses unless it is renewed. Permits that are acquired
 //! without a lease, or charged without asking, are held in one common lease.
 
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use super::reading::{Arguments, Reading, Share, fits, padded, remaining};
 use crate::limit::{MOST_PERMITS, ValidLimit};
 use crate::time::Micros;
 
-/// The common lease of permits taken without one.
+/// The common lease of permits acquired without one.
 const NOBODY: u64 = 0;
 /// At most this many leases are examined to compute a wait, since other questions wait meanwhile.
 pub(super) const MOST_LOOKED_AT: usize = 64;

@@ -21,7 +21,7 @@ pub(super) struct FixedWindow {
     ahead: Micros,
 }
 
-/// A window and the permits taken in it; a window that has ended for a key that was never used.
+/// A window and the permits acquired in it; a window that has ended for a key that was never used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct State {
     opened: Micros,
@@ -197,7 +197,7 @@ impl Arithmetic for FixedWindow {
     }
 }
 
-/// The mark of permits taken in the window with this end.
+/// The mark of permits acquired in the window with this end.
 fn mark(ends: Micros) -> [u64; 2] {
     [ends.get(), 0]
 }

@@ -94,7 +94,7 @@ impl SlidingCounter {
     }
 
     /// The counts after a change of the window's length: how the permits are spread over the new
-    /// windows is unknown, so all of them count as taken in the current one.
+    /// windows is unknown, so all of them count as acquired in the current one.
     fn counted_anew(&self, counts: Counts, now: Micros) -> Counts {
         if counts.window == self.window {
             return counts;
@@ -102,7 +102,7 @@ impl SlidingCounter {
         self.counted_at(&counts, now.max(counts.opened))
     }
 
-    /// All that counts, as if it had been taken in the window that `at` is in.
+    /// All that counts, as if it had been acquired in the window that `at` is in.
     fn counted_at(&self, counts: &Counts, at: Micros) -> Counts {
         Counts {
             opened: start_of_window(at, self.window),
@@ -112,7 +112,7 @@ impl SlidingCounter {
         }
     }
 
-    /// How many of the permits taken at that instant, in windows of this limit's length, still
+    /// How many of the permits acquired at that instant, in windows of this limit's length, still
     /// count at least. No fewer did when they were counted anew.
     fn still_count(&self, permits: u64, taken_at: Micros, now: Micros) -> u64 {
         let window = self.window;

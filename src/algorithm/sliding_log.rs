@@ -91,7 +91,7 @@ impl SlidingLog {
         }
     }
 
-    /// How long until there is a permit again, if none is left after these were taken.
+    /// How long until there is a permit again, if none is left after these were acquired.
     fn next(&self, state: &State, live: &Live, now: Micros, permits: u64) -> Micros {
         match too_many(self.limit, added(live.used, permits)) {
             0 => Micros::ZERO,

@@ -2,7 +2,7 @@
 //! Mirrors `lua/sliding_window.lua`.
 //!
 //! Slices start at multiples of their length since the epoch. All permits of a slice count until a
-//! whole window after its end, as if they had been taken in its last moment.
+//! whole window after its end, as if they had been acquired in its last moment.
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub(super) struct SlidingWindow {
 pub(super) struct State {
     /// When the newest slice lapses, by the window it was charged with; see the sliding log.
     expires: Micros,
-    /// Oldest first; only slices in which permits were taken.
+    /// Oldest first; only slices in which permits were acquired.
     slices: VecDeque<Slice>,
 }
 
@@ -105,7 +105,7 @@ impl SlidingWindow {
         }
     }
 
-    /// How long until there is a permit again, if none is left after these were taken.
+    /// How long until there is a permit again, if none is left after these were acquired.
     fn next(&self, state: &State, now: Micros, used: u64, permits: u64) -> Micros {
         match too_many(self.limit, added(used, permits)) {
             0 => Micros::ZERO,
@@ -208,7 +208,7 @@ impl Arithmetic for SlidingWindow {
         state.end_with_newest(self.window);
     }
 
-    /// Gives back permits of the slice in which they were taken, and then of those before it; the
+    /// Gives back permits of the slice in which they were acquired, and then of those before it; the
     /// oldest ones if the instant is unknown, as in the sliding log. As there, the state keeps the
     /// window it was charged with, and permits that have lapsed only by this limit's window.
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {

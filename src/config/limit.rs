@@ -42,9 +42,9 @@ pub(super) const A_RATE: &str = "limit = \"100/min\"";
 
 /// The fields that make up a limit.
 struct LimitFields<'a, 't> {
-    /// Where the numbers of permits stand: in the tier, or in the policy.
+    /// The table with the numbers of permits: the tier, or the policy.
     amounts: &'a Fields<'t>,
-    /// Where the options of counting stand: in the policy, as tiers have none.
+    /// The table with the other options: the policy, as tiers have none.
     ways: &'a Fields<'t>,
 }
 

@@ -154,7 +154,7 @@ impl PolicyId {
     }
 }
 
-/// Each text is what a key of its own would have around the prefix and the subject.
+/// Each text is what a separate key would contain besides the prefix and the subject.
 #[cfg(feature = "redis")]
 fn record_ids(policy: &str, rate_in_keys: &str) -> [RecordId; 3] {
     ["gcra", "token_bucket", "leaky_bucket"].map(|algorithm| {

@@ -138,7 +138,7 @@ impl Debt {
         wanted.saturating_sub(self.tolerance())
     }
 
-    /// The debt that was read, after this many more permits were taken.
+    /// The debt that was read, after this many more permits were acquired.
     #[inline]
     fn debt_read(&self, reading: &Reading, taken: u64) -> FixedMicros {
         let debt = fixed(reading.level);

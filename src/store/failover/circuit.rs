@@ -169,7 +169,7 @@ impl Circuit {
         failure == Failure::OfPart
     }
 
-    /// The answer shows nothing about the store, or nobody will read it. If it was a probe, the next
+    /// The answer is no evidence about the store, or will not be read. If it was a probe, the next
     /// question may probe at once.
     pub(super) fn gave_up(&mut self, token: CallToken, now: Micros) {
         if token == self.token && matches!(self.state, State::HalfOpen { .. }) {
@@ -179,7 +179,7 @@ impl Circuit {
 
     /// The health to report for a question whose deadline passed while this process stood still.
     /// One question of each standstill counts as a failure. So a process that is always late still
-    /// notices a store that hangs, while a store that works has answered somebody before there are
+    /// notices a store that hangs, while a store that works answers other questions before there are
     /// too many failures.
     pub(super) fn missed_in_standstill(&mut self, asked: Micros, now: Micros) -> Health {
         let is_failure = match &mut self.state {

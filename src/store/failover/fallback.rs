@@ -48,8 +48,8 @@ impl Fallback {
     }
 }
 
-/// Remembered decisions after an answer was lost. The store may have let the request in, and taken
-/// its leases: their decisions say so, as the caller then releases them. The denial stands.
+/// Remembered decisions after an answer was lost. The store may have admitted the request and acquired
+/// its leases. Their decisions report that, so that the caller releases them. The denial holds.
 fn with_doubts(mut remembered: Decisions, checks: &[Check<'_>], why: StoreErrorKind) -> Decisions {
     if why.may_have_counted() {
         for (position, check) in checks.iter().enumerate() {

@@ -101,8 +101,7 @@ impl Drop for WatchTask {
     }
 }
 
-/// Whether the breaker is open for lack of an answer; `None` if nobody waits for the store any
-/// more.
+/// Whether the breaker is open for lack of an answer; `None` if it is closed or gone.
 fn is_unanswered(breaker: &Weak<Breaker>) -> Option<bool> {
     let breaker = breaker.upgrade()?;
     (breaker.state() != BreakerState::Closed).then(|| breaker.is_unanswered())

@@ -333,7 +333,7 @@ impl RedisStore {
     }
 }
 
-// A hook does not tell where it connects to.
+// The servers of a hook are unknown.
 const BY_HOOK: &str = "Redis by connections of the application";
 
 impl Store for RedisStore {
@@ -364,7 +364,7 @@ impl Store for RedisStore {
     }
 
     fn given_back(&self) -> Option<GivenBack> {
-        // Only in a cluster does it give back by itself.
+        // Only in a cluster does it give back in the background.
         let settings = self.home.settings();
         let flush = || -> GivenBack { Box::pin(settings.in_flight_work.flush().done()) };
         settings.is_cluster().then(flush)

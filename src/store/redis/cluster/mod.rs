@@ -219,12 +219,12 @@ fn redirection(error: &RedisError, by: &Node) -> Option<Route> {
     })
 }
 
-/// Whether another node has the slot. The slot map tells which, even if this answer does not.
+/// Whether another node has the slot. The slot map names it, even if this answer does not.
 fn is_moved(error: &RedisError) -> bool {
     error.code() == Some("MOVED")
 }
 
-/// Whether another node is taking the slot over. Only this answer tells which.
+/// Whether another node is taking the slot over. Only this answer names it.
 fn is_asking_elsewhere(error: &RedisError) -> bool {
     error.code() == Some("ASK")
 }

@@ -130,7 +130,7 @@ impl Login {
         with_login
     }
 
-    /// Logs an open connection in. `None` if there is nothing to log in with: nobody is logged out.
+    /// Logs an open connection in. `None` without credentials: a connection is not logged out.
     fn command(&self) -> Option<Cmd> {
         let password = self.password.as_ref()?;
         let mut auth = redis::cmd("AUTH");

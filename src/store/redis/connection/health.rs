@@ -20,7 +20,7 @@ pub(super) const DOWN_AFTER: Duration = RECONNECT_PAUSE;
 /// unnoticed. A question is still sent over it at once, but the connection is considered dead as soon as
 /// that caller gives up. That is no evidence about the server.
 pub(super) const IDLE: Duration = Duration::from_secs(1);
-/// For this time after an answer, nobody checks whether the connection was closed.
+/// For this time after an answer, the connection is not checked for being closed.
 const QUIET: Duration = Duration::from_millis(10);
 /// A caller that gives up sooner has not waited for an answer, but left: it counts as one of
 /// [`MOST_UNANSWERED`]. No answer is late before this time.

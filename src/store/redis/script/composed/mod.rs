@@ -53,7 +53,7 @@ const SOURCES: [Source; 9] = [
 
 /// Before the algorithms: the instant, and the records of groups.
 const BEFORE: [&str; 2] = [text!("clock"), text!("record")];
-/// Behind them: where states stand, one question, and all questions of a call.
+/// After the algorithms: the states, one question, and all questions of a call.
 const BEHIND: [&str; 3] = [text!("states"), text!("decide"), text!("questions")];
 
 /// The parts of a script: one bit for each of [`SOURCES`].
