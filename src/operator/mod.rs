@@ -68,7 +68,7 @@ mod subject;
 /// | `GET /` | | the page |
 /// | `GET /state` | | whether requests are limited, the policies, all counts, the last hour by the minute, the store, who is [denied most](Self::top_denied), who is blocked, and what was changed here |
 /// | `POST /switch` | `{"on": false}` | the kill switch |
-/// | `POST /mode` | `{"policy": "api", "mode": "shadow"}` | changes a policy's mode |
+/// | `POST /mode` | `{"policy": "api", "mode": "shadow"}`, and `"enforce": "5%"` if wanted | changes a policy's mode, and the share of the subjects for whom it is [enforced](crate::Policy::enforce_for) |
 /// | `POST /peek` | `{"policy": "api", "subject": …}` | looks at what a subject has left |
 /// | `POST /reset` | the same | forgets all that is known of a subject |
 /// | `POST /block` | `{"policy": "api", "subject": …, "for_secs": 3600, "reason": "scraping"}`, or `"address": "203.0.113.0/24"` instead of the first two | refuses a client for a time, as if it were on the [deny list](crate::Rules::deny) |

@@ -15,7 +15,7 @@ use super::api::{Actor, Api, read};
 use super::origin::AllowedHosts;
 use super::response::{Problem, json};
 use super::{blocks, page, quota, state};
-use crate::mode::Mode;
+use crate::mode::{Mode, Percent};
 
 /// Far more than any question needs.
 const LONGEST_BODY: usize = 16 * 1024;
@@ -130,6 +130,9 @@ async fn switch(
 struct PolicyMode {
     policy: String,
     mode: String,
+    /// The share of the subjects for whom it is enforced, as `"5%"`; unchanged by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enforce: Option<String>,
 }
 
 async fn set_mode(
@@ -139,10 +142,21 @@ async fn set_mode(
 ) -> Result<Response, Problem> {
     let wanted: PolicyMode = read(body)?;
     let mode: Mode = wanted.mode.parse()?;
-    let before = api.limiter.mode(&wanted.policy)?;
+    let before = api.limiter.summary(&wanted.policy)?;
+    let share = wanted.enforce.as_deref().map(str::parse).transpose()?;
+    let share: Percent = share.unwrap_or(before.enforced_for);
     api.limiter.set_mode(&wanted.policy, mode)?;
-    let values = [before, mode].map(|mode| mode.as_str().to_owned());
+    api.limiter.set_enforced_for(&wanted.policy, share)?;
+    let values = [(before.mode, before.enforced_for), (mode, share)].map(in_a_word);
     api.audit
         .note(by, "mode", Some(wanted.policy.clone()), values);
     Ok(json(&wanted))
+}
+
+/// `enforce 5%`; a share of all goes without saying.
+fn in_a_word((mode, share): (Mode, Percent)) -> String {
+    match mode {
+        Mode::Enforce if share != Percent::ALL => format!("{mode} {share}"),
+        mode => mode.as_str().to_owned(),
+    }
 }

@@ -117,6 +117,8 @@ struct PolicyState {
     algorithm: &'static str,
     limit: String,
     mode: &'static str,
+    /// The share of the subjects for whom it is enforced in that mode, as `5%`.
+    enforced_for: String,
     /// What its keys are made of: as words, and as the parts of a subject.
     key: String,
     subject: Value,
@@ -228,6 +230,7 @@ impl PolicyState {
             algorithm: summary.algorithm,
             limit: summary.limit,
             mode: summary.mode.as_str(),
+            enforced_for: summary.enforced_for.to_string(),
             key: summary.key.to_string(),
             subject: subject::template(&summary.key),
             routes: summary.routes,

@@ -50,6 +50,36 @@ async fn a_mode_is_set_and_holds_from_the_next_request() {
 }
 
 #[tokio::test]
+async fn a_share_is_set_together_with_a_mode_and_shown() {
+    let site = Site::of([ten("api")]).await;
+    let shown = async || site.state().await["policies"][0]["enforced_for"].clone();
+    assert_eq!(shown().await, "100%");
+    let wanted = json!({ "policy": "api", "mode": "enforce", "enforce": "5%" });
+    assert_eq!(site.post_ok("mode", wanted.clone()).await, wanted);
+    assert_eq!(shown().await, "5%");
+    let change = &site.state().await["changes"][0];
+    assert_eq!(
+        (&change["from"], &change["to"]),
+        (&json!("enforce"), &json!("enforce 5%"))
+    );
+    // A mode alone leaves it.
+    site.post_ok("mode", json!({ "policy": "api", "mode": "shadow" }))
+        .await;
+    assert_eq!(shown().await, "5%");
+    let wrong = json!({ "policy": "api", "mode": "enforce", "enforce": "500%" });
+    let (status, why) = site.refused("mode", wrong).await;
+    assert_eq!(
+        (status, why.as_str()),
+        (400, r#"enforce: got "500%", expected "0%" to "100%""#)
+    );
+    assert_eq!(
+        site.limiter.mode("api"),
+        Ok(Mode::Shadow),
+        "nothing was changed"
+    );
+}
+
+#[tokio::test]
 async fn a_subject_is_looked_at_and_reset() {
     let site = Site::of([ten("api")]).await;
     let _ = site.limiter.charge("api", "alice", 12).await.unwrap();

@@ -13,6 +13,7 @@ function makeRow(name) {
     group: element("span", { class: "small group" }),
     prefetch: element("span", { class: "small prefetch" }),
     mode: element("select", { "aria-label": `Mode of ${name}` }),
+    share: element("input", { type: "number", min: "0", max: "100", step: "1", "aria-label": `Percent of the subjects for whom ${name} is enforced` }),
     cells: GROUPS.slice(0, 3).map((group) => ({
       group,
       now: element("span"),
@@ -22,11 +23,13 @@ function makeRow(name) {
   };
   for (const mode of Object.keys(MODES)) row.mode.append(element("option", { value: mode }, mode));
   row.mode.addEventListener("change", () => setMode(row, name, row.mode.value));
+  row.share.addEventListener("change", () => setMode(row, name, "enforce", `${row.share.value}%`));
+  row.shares = element("label", { class: "small share" }, "for ", row.share, " %");
   const numbers = row.cells.map(({ group, now, total }) =>
     element("td", { role: "cell", class: "number", "data-label": group.label }, now, total));
   const title = element("td", { role: "cell" }, 
     element("span", { class: "heading" }, element("span", { class: "name" }, name), row.pill), row.limit, row.about, row.failure, row.penalty, row.group, row.prefetch);
-  row.node = element("tr", { role: "row" }, title, element("td", { role: "cell" }, row.mode), ...numbers);
+  row.node = element("tr", { role: "row" }, title, element("td", { role: "cell" }, row.mode, row.shares), ...numbers);
   return row;
 }
 
@@ -42,13 +45,19 @@ async function change(path, body) {
   }
 }
 
-async function setMode(row, name, mode) {
-  const before = seen.at(-1)?.policies.find((policy) => policy.name === name)?.mode;
+function inMode(mode, share) {
+  return mode === "enforce" && share !== undefined && share !== "100%" ? `${mode} for ${share}` : mode;
+}
+
+async function setMode(row, name, mode, enforce) {
+  const policy = seen.at(-1)?.policies.find((policy) => policy.name === name);
   row.pending = true;
   try {
-    await change("mode", { policy: name, mode });
-    const undo = before && before !== mode ? () => setMode(row, name, before) : undefined;
-    tell(`“${name}” is in mode ${mode}.`, undo);
+    await change("mode", enforce === undefined ? { policy: name, mode } : { policy: name, mode, enforce });
+    const share = enforce ?? policy?.enforced_for;
+    const isChanged = policy && (policy.mode !== mode || policy.enforced_for !== share);
+    const undo = isChanged ? () => setMode(row, name, policy.mode, policy.enforced_for) : undefined;
+    tell(`“${name}” is in mode ${inMode(mode, share)}.`, undo);
   } catch (error) {
     tell(`“${name}” was not changed: ${error.message}`);
   }
@@ -90,9 +99,12 @@ function drawPolicies(state) {
     setText(row.group, policy.group === null ? "" : `group: ${policy.group}`);
     setText(row.prefetch, prefetchOf(policy));
     const [word, tone] = MODES[policy.mode] ?? [policy.mode, "quiet"];
-    setText(row.pill, word);
-    row.pill.dataset.tone = tone;
+    const isPart = policy.mode === "enforce" && policy.enforced_for !== "100%";
+    setText(row.pill, isPart ? `${word} for ${policy.enforced_for}` : word);
+    row.pill.dataset.tone = isPart ? "warn" : tone;
+    row.shares.hidden = policy.mode !== "enforce";
     if (!row.pending && row.mode.value !== policy.mode) row.mode.value = policy.mode;
+    if (!row.pending && document.activeElement !== row.share) row.share.value = parseInt(policy.enforced_for, 10);
     for (const { group, now, total } of row.cells) {
       const read = (state) => {
         const found = state.policies.find((other) => other.name === policy.name);
