@@ -41,9 +41,9 @@ const PAGE: &str = concat!(
 /// may not even put text where it would be parsed as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-2oi1vVP95JD6BsU9InnjgyTTxIFG5Zv5dBp3wa8yrls=",
+    "sha256-EBE8Q33ZfNqnJpEN6PG/awUKGlU1C8px4mxTWDGs694=",
     "'; style-src '",
-    "sha256-a9FiQr5LU8/M/rF3f7lpgJ7wWi/eKowEQVQ0p7h8+2o=",
+    "sha256-2ufKi0RZS33tamwDfN7SlDkqM0/GnBC/AFh9AiN/o2I=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
      frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
 );
