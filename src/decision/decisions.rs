@@ -12,17 +12,19 @@ use crate::error::StoreErrorKind;
 use crate::time::Micros;
 
 /// The decisions on a question, in the order of its checks.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Decisions(Each);
 
 /// Most questions have one check, whose decision is built in place; moving a list moves its whole
-/// capacity.
-#[derive(Clone)]
+/// capacity. An empty list would be moved with it, too.
+#[derive(Clone, Default)]
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would be an allocation on the memory path"
 )]
 enum Each {
+    #[default]
+    None,
     One(Decision),
     Several(SmallVec<[Decision; 4]>),
 }
@@ -66,12 +68,9 @@ impl Decisions {
     /// Takes the place of others; a single one without the room for more around it.
     #[inline]
     pub(crate) fn replace_by(&mut self, others: &mut Self) {
-        match (&mut self.0, &mut others.0) {
-            (Each::Several(own), Each::One(decision)) => {
-                own.clear();
-                own.push(*decision);
-            }
-            (own, others) => std::mem::swap(own, others),
+        match &others.0 {
+            Each::One(decision) => self.0 = Each::One(*decision),
+            _ => std::mem::swap(self, others),
         }
     }
 
@@ -82,6 +81,7 @@ impl Decisions {
 
     fn each_mut(&mut self) -> &mut [Decision] {
         match &mut self.0 {
+            Each::None => &mut [],
             Each::One(decision) => std::slice::from_mut(decision),
             Each::Several(decisions) => decisions,
         }
@@ -102,6 +102,7 @@ impl Deref for Decisions {
     #[inline]
     fn deref(&self) -> &[Decision] {
         match &self.0 {
+            Each::None => &[],
             Each::One(decision) => std::slice::from_ref(decision),
             Each::Several(decisions) => decisions,
         }
@@ -119,12 +120,6 @@ impl From<Decision> for Decisions {
 impl FromIterator<Decision> for Decisions {
     fn from_iter<I: IntoIterator<Item = Decision>>(decisions: I) -> Self {
         Self(Each::Several(decisions.into_iter().collect()))
-    }
-}
-
-impl Default for Decisions {
-    fn default() -> Self {
-        Self::from_iter([])
     }
 }
 

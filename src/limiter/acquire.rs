@@ -145,7 +145,7 @@ impl Limiter {
     pub(crate) fn waiting_policy(&self, policy: &str) -> Result<WaitingPolicy, CheckError> {
         let rules = self.0.rules.load();
         let found = rules.named(policy)?;
-        if found.algorithm.is_some_and(|first| !first.can_wait()) {
+        if found.algorithm().is_some_and(|first| !first.can_wait()) {
             return Err(CheckError::CannotWait {
                 name: policy.to_owned(),
             });
@@ -249,7 +249,7 @@ impl Waiting<'_> {
 
     fn wait(&self, policy: &CompiledPolicy, cost: u64, longest: Duration) -> Wait {
         // A queue lets one out at a time however they wait, and would deny those that find it full.
-        let queues = policy.algorithm.is_some_and(|first| first.queues());
+        let queues = policy.algorithm().is_some_and(|first| first.queues());
         if !self.is_strict || queues || cost > policy.capacity() {
             Wait::Burst(longest.into())
         } else {

@@ -272,7 +272,7 @@ impl PolicySummary {
     fn of(policy: &CompiledPolicy) -> Self {
         Self {
             name: policy.id.name().to_owned(),
-            algorithm: policy.algorithm.map_or("none", |first| first.name()),
+            algorithm: policy.algorithm().map_or("none", |first| first.name()),
             limit: policy.limit().to_string(),
             capacity: policy.capacity(),
             mode: policy.mode(),

@@ -264,7 +264,7 @@ impl Limiter {
             if let Some(shown) = policy.shown(key) {
                 applied.shown.push((applied.each.len(), shown));
             }
-            let Some(rates) = RateSet::own(policy.algorithm) else {
+            let Some(rates) = &policy.rates else {
                 applied.admit_nothing(of, cost);
                 continue;
             };
@@ -278,7 +278,7 @@ impl Limiter {
                 },
                 is_final: true,
             };
-            applied.ask(policy, of, &rates, acquire, &mut checks);
+            applied.ask(policy, of, rates, acquire, &mut checks);
             if asked_as.until_granted && mode != Mode::Shadow {
                 // In front of the limit, a penalty denies while it bans but counts no denial.
                 applied.penalties_ahead = policy.count_checks() - policy.count_rates();
@@ -417,7 +417,7 @@ impl Applied {
         let action = Action::Acquire(acquire);
         if policy.count_checks() == 1 {
             let is_shadow = of.mode == Mode::Shadow;
-            checks.push(policy.check(0, of.subject, rates.first, action, is_shadow));
+            checks.push(policy.check(0, of.subject, &rates.first, action, is_shadow));
         } else {
             checks.extend(policy.checks(of.subject, rates, action, of.mode));
             self.has_several_checks = true;

@@ -153,13 +153,13 @@ impl Limiter {
         subject: Subject,
         action: Action,
     ) -> Decision {
-        if policy.algorithm.is_none() && action != Action::Reset {
+        if policy.rates.is_none() && action != Action::Reset {
             return Decision::of_nothing(0);
         }
         let store = &self.0.store;
         let answer = store.ask(&policy.own_checks(subject, action, Mode::Enforce));
         let decisions = decisions(answer).await;
-        if policy.algorithm.is_some() {
+        if policy.rates.is_some() {
             return policy.decision(&mut decisions.iter());
         }
         let failed = |decision: &&Decision| decision.store_failure().is_some();

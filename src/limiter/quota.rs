@@ -36,7 +36,7 @@ impl Quota {
     /// The check that applies an action to these permits.
     pub(super) fn check(&self, action: Action) -> Check<'_> {
         let (policy, subject) = (&self.policy, self.subject);
-        policy.check(self.rate, subject, self.algorithm, action, self.is_shadow)
+        policy.check(self.rate, subject, &self.algorithm, action, self.is_shadow)
     }
 
     /// The quota to charge for a request that has taken too few of them. It uses the rules in force:
@@ -58,10 +58,13 @@ impl Quota {
     /// counted these permits. Not so for a further rate, which is stored by its period, so no other window takes
     /// its place; nor for a limit chosen for the request, which has no successor.
     fn successor(&self, policy: &CompiledPolicy) -> Option<Algorithm> {
-        let is_own = self.rate == 0 && self.policy.algorithm == Some(self.algorithm);
+        let is_own = self.rate == 0 && self.policy.algorithm() == Some(&self.algorithm);
         let is_same_place = |now: &Algorithm| {
             now.name() == self.algorithm.name() && policy.id.group() == self.policy.id.group()
         };
-        policy.algorithm.filter(|now| is_own && is_same_place(now))
+        let now = policy
+            .algorithm()
+            .filter(|now| is_own && is_same_place(now));
+        now.copied()
     }
 }

@@ -1,6 +1,7 @@
 //! `Rules`: what a limiter enforces, which can be replaced while it is in use. `EarlyRejection`:
 //! why a request was neither decided nor let through.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
@@ -207,12 +208,12 @@ pub(super) struct ResolvedKey {
 }
 
 /// What a policy has read of a request.
-pub(super) struct ResolvedRequest {
+pub(super) struct ResolvedRequest<'p> {
     pub(super) subject: Subject,
     /// The key in words, if the policy shows it.
     pub(super) shown: Option<Box<str>>,
     /// `None` if nothing is admitted.
-    pub(super) rate_set: Option<RateSet>,
+    pub(super) rate_set: Option<Cow<'p, RateSet>>,
     pub(super) cost: u64,
 }
 
@@ -249,7 +250,7 @@ impl CompiledRules {
         request: &RequestHead<'_>,
         subjects: &KeyHasher,
         before: &mut Option<ResolvedKey>,
-    ) -> Result<Option<ResolvedRequest>, RejectReason> {
+    ) -> Result<Option<ResolvedRequest<'_>>, RejectReason> {
         let (policy, reader) = (&self.policies[position], self.readers[position]);
         let resolved = match before {
             Some(resolved) if resolved.reader == reader => resolved,

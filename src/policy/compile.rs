@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::compiled::CompiledPolicy;
 use super::mistakes::Mistakes;
-use super::rates::ExtraRate;
+use super::rates::{ExtraRate, RateSet};
 use super::{Cost, Policy, SETTLE};
 use crate::algorithm::{Algorithm, Wait};
 use crate::error::ConfigError;
@@ -70,7 +70,7 @@ impl Policy {
         let wait = self.validate_wait()?;
         let prefetch = self.validate_prefetch()?;
         Ok(CompiledPolicy {
-            algorithm: rates.first().copied(),
+            rates: rates.first().copied().map(RateSet::own),
             extra_rates: extra_rates.collect(),
             id: id.with_prefetch(prefetch),
             wait,

@@ -24,9 +24,8 @@ const ANSWERED: &str = "every check is answered";
 /// A validated policy.
 pub(crate) struct CompiledPolicy {
     pub(crate) id: PolicyId,
-    /// The algorithm of the policy's own limit, or of the first of its rates; `None` if it admits
-    /// nothing.
-    pub(crate) algorithm: Option<Algorithm>,
+    /// The policy's own limit; `None` if it admits nothing.
+    pub(crate) rates: Option<RateSet>,
     pub(super) extra_rates: Box<[ExtraRate]>,
     /// What to do with a request that does not fit yet.
     pub(crate) wait: Wait,
@@ -51,6 +50,12 @@ impl CompiledPolicy {
         self.policy.penalty.as_ref()
     }
 
+    /// The algorithm of the policy's own limit, or of the first of its rates; `None` if it admits
+    /// nothing.
+    pub(crate) fn algorithm(&self) -> Option<&Algorithm> {
+        self.rates.as_ref().map(|rates| &rates.first)
+    }
+
     /// How many rates its limit has. Each is a check.
     pub(crate) fn count_rates(&self) -> usize {
         1 + self.extra_rates.len()
@@ -63,13 +68,13 @@ impl CompiledPolicy {
 
     /// The most permits that there ever are at once.
     pub(crate) fn capacity(&self) -> u64 {
-        let first = self.algorithm.as_ref();
+        let first = self.algorithm();
         first.map_or(0, |first| least_capacity(first, &self.extra_rates))
     }
 
     /// The permits of its own limit, or of the first of its rates, and the window.
     pub(crate) fn quota(&self) -> (u64, Micros) {
-        let first = self.algorithm.as_ref();
+        let first = self.algorithm();
         first.map_or((0, Micros::ZERO), Algorithm::quota)
     }
 
@@ -134,7 +139,7 @@ impl CompiledPolicy {
         &self,
         rate: usize,
         subject: Subject,
-        algorithm: Algorithm,
+        algorithm: &Algorithm,
         action: Action,
         is_shadow: bool,
     ) -> Check<'_> {
@@ -151,22 +156,22 @@ impl CompiledPolicy {
         &self,
         policy: &'a PolicyId,
         subject: Subject,
-        algorithm: Algorithm,
+        algorithm: &Algorithm,
         action: Action,
         is_shadow: bool,
     ) -> Check<'a> {
-        let action = match is_shadow {
-            true => algorithm.without_waiting(action),
-            false => action,
-        };
-        Check {
+        let mut check = Check {
             policy,
             subject,
-            algorithm,
+            algorithm: *algorithm,
             action,
             is_shadow,
             on_store_failure: self.on_store_failure,
+        };
+        if is_shadow {
+            check.action = algorithm.without_waiting(check.action);
         }
+        check
     }
 
     /// The checks that apply an action to the policy's permits in this mode: one for each rate,
@@ -179,8 +184,9 @@ impl CompiledPolicy {
         mode: Mode,
     ) -> impl Iterator<Item = Check<'p>> {
         let is_shadow = mode == Mode::Shadow;
-        let check =
-            move |id, algorithm, action| self.check_of(id, subject, algorithm, action, is_shadow);
+        let check = move |id, algorithm: &Algorithm, action| {
+            self.check_of(id, subject, algorithm, action, is_shadow)
+        };
         let rates = rate_set.each(&self.id, &self.extra_rates);
         // In shadow a request that would have waited is no denial, since the enforced policy would
         // not have denied it.
@@ -191,9 +197,9 @@ impl CompiledPolicy {
                 Action::Acquire(acquire) if is_denial => Action::acquire(acquire.cost.min(1)),
                 _ => Action::look(),
             };
-            check(&self.id, penalty, action)
+            check(&self.id, &penalty, action)
         });
-        let rates = rates.map(move |(id, algorithm)| check(id, algorithm, action));
+        let rates = rates.map(move |(id, algorithm)| check(id, &algorithm, action));
         rates.chain(penalty)
     }
 
@@ -205,11 +211,11 @@ impl CompiledPolicy {
         action: Action,
         mode: Mode,
     ) -> SmallVec<[Check<'_>; 4]> {
-        match RateSet::own(self.algorithm) {
-            Some(own) => self.checks(subject, &own, action, mode).collect(),
+        match &self.rates {
+            Some(own) => self.checks(subject, own, action, mode).collect(),
             None => Algorithm::one_of_each_name()
                 .chain(self.penalty)
-                .map(|algorithm| self.check_of(&self.id, subject, algorithm, action, false))
+                .map(|algorithm| self.check_of(&self.id, subject, &algorithm, action, false))
                 .collect(),
         }
     }

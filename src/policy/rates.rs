@@ -30,12 +30,12 @@ impl RateSet {
         }))
     }
 
-    /// For the policy's own limit; `None` if it admits nothing.
-    pub(crate) fn own(algorithm: Option<Algorithm>) -> Option<Self> {
-        Some(Self {
-            first: algorithm?,
+    /// For the policy's own limit, by the algorithm of its first rate.
+    pub(super) fn own(first: Algorithm) -> Self {
+        Self {
+            first,
             further: None,
-        })
+        }
     }
 
     /// The algorithms of a limit that was chosen for one request.

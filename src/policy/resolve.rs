@@ -1,5 +1,6 @@
 //! What a policy reads of a request: whether it applies, the key, the limit and the cost.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::compiled::CompiledPolicy;
@@ -112,15 +113,14 @@ impl CompiledPolicy {
         &self,
         request: &RequestHead<'_>,
         key: &Key,
-    ) -> Result<Option<RateSet>, RejectReason> {
+    ) -> Result<Option<Cow<'_, RateSet>>, RejectReason> {
         let chosen = self.policy.limit_by.as_ref();
-        let Some(limit) = chosen.and_then(|choose| choose(request, key)) else {
-            return Ok(RateSet::own(self.algorithm));
+        let chosen = chosen.and_then(|choose| choose(request, key));
+        let Some(limit) = chosen.filter(|limit| *limit != self.policy.limit) else {
+            return Ok(self.rates.as_ref().map(Cow::Borrowed));
         };
-        if limit == self.policy.limit {
-            return Ok(RateSet::own(self.algorithm));
-        }
         self.rate_set_of(&limit)
+            .map(|rates| rates.map(Cow::Owned))
             .map_err(|error| RejectReason::Misconfigured(format!("limit_by: {error}")))
     }
 
@@ -131,7 +131,7 @@ impl CompiledPolicy {
         };
         let chosen = rate_set.first.name();
         // Where the own limit admits nothing, nothing was counted by another algorithm.
-        if let Some(own) = self.algorithm.map(|own| own.name())
+        if let Some(own) = self.algorithm().map(Algorithm::name)
             && chosen != own
         {
             return Err(format!(
