@@ -6,4 +6,5 @@ mod memory_per_key;
 mod observability;
 mod operator;
 mod quickstart;
+mod replay;
 mod server;
