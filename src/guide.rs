@@ -16,6 +16,7 @@
 //! | [`configuration`] | how to keep policies in a file |
 //! | [`operations`] | what to do when something is wrong |
 //! | [`observability`] | metrics, logs and spans |
+//! | [`replay`] | what limits would have done to an access log |
 //! | [`testing`] | how to test a service with limits |
 //! | [`security`] | what an attacker can do, and what stops it |
 //! | [`performance`] | what a decision costs |
@@ -54,6 +55,7 @@ macro_rules! links {
             "[configuration.md]: crate::guide::configuration\n",
             "[operations.md]: crate::guide::operations\n",
             "[observability.md]: crate::guide::observability\n",
+            "[replay.md]: crate::guide::replay\n",
             "[testing.md]: crate::guide::testing\n",
             "[security.md]: crate::guide::security\n",
             "[performance.md]: crate::guide::performance\n",
@@ -61,6 +63,7 @@ macro_rules! links {
             "[migrating.md]: crate::guide::migrating\n",
             image!("algorithms.svg"),
             image!("operator.png"),
+            image!("replay.svg"),
             "\n"
         )
     };
@@ -121,6 +124,10 @@ pub mod operations {}
 #[doc = links!()]
 #[doc = include_str!("../docs/observability.md")]
 pub mod observability {}
+
+#[doc = links!()]
+#[doc = include_str!("../docs/replay.md")]
+pub mod replay {}
 
 #[doc = links!()]
 #[doc = include_str!("../docs/testing.md")]

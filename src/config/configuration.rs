@@ -74,6 +74,7 @@ impl Config {
             None => self.limiter(MemoryStore::new()),
             Some(store) => self.limiter(store.connect().await?),
         }
+        .map_err(invalid)
     }
 
     /// Builds the limiter without connecting: the first decision connects. The service starts even
@@ -87,9 +88,35 @@ impl Config {
             None => self.limiter(MemoryStore::new()),
             Some(store) => self.limiter(store.connect_lazy()?),
         }
+        .map_err(invalid)
     }
 
-    fn limiter(&self, store: impl Store) -> Result<Limiter, StoreError> {
+    /// Puts the policies over a store of yours in place of the file's: one that you have built with
+    /// settings that no file has, or in a test a [`MemoryStore`] whose clock you move.
+    ///
+    /// ```
+    /// use tower_throttle::{Config, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = Config::from_toml(
+    ///     r#"
+    ///     store = "redis://redis.internal"
+    ///     policy = [{ name = "client", algorithm = "gcra", limit = "1/min", key = "peer" }]
+    ///     "#,
+    /// )?;
+    /// // No Redis is asked.
+    /// let limiter = config.limiter(MemoryStore::builder().capacity(10_000).build())?;
+    /// assert!(limiter.check("client", "somebody").await?.is_allowed());
+    /// assert!(!limiter.check("client", "somebody").await?.is_allowed());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Names the policy and the field that make no sense, and what would be right.
+    pub fn limiter(&self, store: impl Store) -> Result<Limiter, ConfigError> {
         let mut limiter = Limiter::builder(store, self.rules.clone()).timeout(self.timeout);
         if let Some(secret) = &self.secret {
             limiter = limiter.key_secret(secret);
@@ -97,10 +124,7 @@ impl Config {
         for observer in &self.in_code.observers {
             limiter = limiter.observe(Arc::clone(observer));
         }
-        // Cannot fail: reading the file has built the same limiter once, over another store.
-        let limiter = limiter
-            .build()
-            .map_err(|error| StoreError::with_source(StoreErrorKind::Configuration, error))?;
+        let limiter = limiter.build()?;
         limiter.rules_in_force().tell_config_read(None);
         Ok(limiter)
     }
@@ -116,6 +140,11 @@ impl Config {
             .headers(self.headers)
             .on_rejection(self.rejection)
     }
+}
+
+/// Reading the file has built this very limiter once, over another store.
+fn invalid(error: ConfigError) -> StoreError {
+    StoreError::with_source(StoreErrorKind::Configuration, error)
 }
 
 /// Leaves the store's address and the secret out.

@@ -164,7 +164,7 @@ fn texts(picture: &str) -> Vec<String> {
 
 /// Errors in elements, attributes and entities. For a file without comments, declarations and
 /// CDATA, which the picture does not use.
-fn faults(xml: &str) -> Vec<String> {
+pub(super) fn faults(xml: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let mut open: Vec<&str> = Vec::new();
     let mut roots = 0;

@@ -7,4 +7,5 @@ mod observability;
 mod operator;
 mod quickstart;
 mod readme;
+mod replay;
 mod server;
