@@ -172,7 +172,7 @@ async fn a_call_without_its_key_is_an_invalid_argument() {
 async fn a_missing_peer_address_is_explained_as_far_as_there_is_room() {
     const TONIC: &str = "On tonic, enable the feature `tonic` of tower-throttle \
         (`tonic-tls` behind tokio-rustls)";
-    const AXUM: &str = "`into_make_service_with_connect_info::<SocketAddr>()`";
+    const AXUM: &str = "on axum, the feature `axum`";
     // The other name is as long as possible.
     for (name, advice) in [("client", &[TONIC, AXUM][..]), (&"p".repeat(64), &[TONIC])] {
         let policy = Policy::new(name, Limit::gcra(1, MINUTE)).by(PeerAddr);

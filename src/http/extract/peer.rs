@@ -105,7 +105,8 @@ fn from_axum_mock(request: &RequestHead<'_>) -> Option<Peer> {
 
 /// gRPC truncates the text, so the advice for gRPC servers comes first.
 const NO_PEER: &str = "the request does not carry its peer's address. \
-    On tonic, enable the feature `tonic` of tower-throttle (`tonic-tls` behind tokio-rustls); \
+    On tonic, enable the feature `tonic` of tower-throttle (`tonic-tls` behind tokio-rustls), or let \
+    an outer interceptor insert a `tower_throttle::Peer`; \
     on axum, the feature `axum`, and serve with \
     `into_make_service_with_connect_info::<SocketAddr>()`, or in a test without a socket add a layer \
     of `MockConnectInfo`; \
