@@ -6,7 +6,9 @@
 --                                          from these in what they cost alone: single acquires, as are those
 -- ARGV[row + 2]           repeat           integer > 0; how often each is asked, one time after the other
 -- ARGV[row + 3]           is_denied        0|1; whether a check denies that is asked elsewhere
--- ARGV[at]                algorithm        of check n, and behind it its arguments, see decide; at = row + 4 + (n - 1)
+-- ARGV[row + 4]           most             integer; as many permits at most are taken as there are, see up_to; 0: those that
+--                                          the checks cost
+-- ARGV[at]                algorithm        of check n, and behind it its arguments, see decide; at = row + 5 + (n - 1)
 --                                          * stride
 -- Returns       for each time of each question of each set of keys five integers a check, see decide, up to the
 --               first time that it is denied, behind which it is denied alike, unless a penalty counts that. Of an
@@ -39,8 +41,6 @@ local function fail(from, problem, first, last)
   end
 end
 
--- Costs are times with a fraction.
-local is_debt = { gcra = true, token_bucket = true, leaky_bucket = true }
 -- What many equal acquires cost together is tried out with fewer at once if few fit.
 local reach
 
@@ -149,9 +149,12 @@ local function ask_singles(i, at, costs, fractions, repeats)
   end
 end
 -- The same of any checks, this many times.
-local function ask_several(first, last, checks, times, is_denied)
+local function ask_several(first, last, checks, times, is_denied, most)
   for _ = 1, times do
     question = question + 1
+    if most > 0 then
+      lessen(first, checks, most)
+    end
     local is_done, rows, all_fit = pcall(decide, first, checks, not is_denied)
     if is_done then
       for at = 1, #rows do
@@ -170,9 +173,9 @@ end
 local row, first, last = 2, 1, 0
 while row < #ARGV do
   local count, sets, times = ARGV[row] + 0, ARGV[row + 1] + 0, ARGV[row + 2] + 0
-  local is_denied, at, width = ARGV[row + 3] == "1", row + 4, 4 + count * stride
+  local is_denied, most, at, width = ARGV[row + 3] == "1", ARGV[row + 4] + 0, row + 5, 5 + count * stride
   local name, checks = ARGV[at], nil
-  local is_single = count == 1 and algorithms[name] and name ~= "penalty" and not is_denied
+  local is_single = count == 1 and algorithms[name] and name ~= "penalty" and not is_denied and most == 0
   if is_single and ARGV[at + 1] == "acquire" and name ~= "concurrency" then
     -- Once for all keys; everything between the verb and the id is a number.
     for argument = at + 2, at + stride - 2 do
@@ -193,12 +196,12 @@ while row < #ARGV do
       while set == math.max(sets, 1) and ARGV[row + width + 1] == "-1" do
         row = row + width
         local step = #costs + 1
-        costs[step], repeats[step] = ARGV[row + 6] + 0, ARGV[row + 2] + 0
-        fractions[step] = is_debt[name] and ARGV[row + 7] + 0 or 0
+        costs[step], repeats[step] = ARGV[row + 7] + 0, ARGV[row + 2] + 0
+        fractions[step] = is_debt[name] and ARGV[row + 8] + 0 or 0
       end
       ask_singles(first, at, costs, fractions, repeats)
     else
-      ask_several(first, last, checks, times, is_denied)
+      ask_several(first, last, checks, times, is_denied, most)
     end
   end
   row = row + width

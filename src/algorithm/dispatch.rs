@@ -158,6 +158,11 @@ impl Algorithm {
         arithmetic!(&self.0, it => it.behind(reading, permits))
     }
 
+    /// How many permits are left of what was read.
+    pub(super) fn remaining(&self, reading: &Reading) -> u64 {
+        arithmetic!(&self.0, it => it.left(reading, 0).remaining)
+    }
+
     /// Whether waiting does not help, whatever the state.
     pub(crate) fn never_fits(&self, acquire: &Acquire) -> bool {
         arithmetic!(&self.0, it => never_fits(it, acquire))

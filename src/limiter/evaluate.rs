@@ -206,6 +206,7 @@ impl Limiter {
                         wait: policy.wait(request, &rates.first),
                         lease: lease_for(&rates.first, read.cost),
                         is_final: true,
+                        takes_fewer: false,
                     };
                     applied.ask(policy, of, rates, acquire, &mut checks);
                 }
@@ -278,6 +279,7 @@ impl Limiter {
                     false => None,
                 },
                 is_final: true,
+                takes_fewer: false,
             };
             applied.ask(policy, of, rates, acquire, &mut checks);
             if asked_as.until_granted && mode != Mode::Shadow {

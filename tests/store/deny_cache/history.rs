@@ -143,6 +143,7 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
             wait,
             lease: None,
             is_final,
+            takes_fewer: false,
         }
     });
     let credit = |permits| Act::Credit {
