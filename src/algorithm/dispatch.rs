@@ -275,6 +275,14 @@ impl Algorithm {
         }
     }
 
+    /// How a caller acquires that is not to be held up, not even by a queue.
+    pub(crate) fn without_delay(&self) -> Wait {
+        match self.queues() {
+            true => Wait::None.without_waiting(),
+            false => Wait::None,
+        }
+    }
+
     /// The same action for a caller that does not wait.
     pub(crate) fn without_waiting(&self, action: Action) -> Action {
         match action {

@@ -11,4 +11,5 @@ mod settle;
 mod settle_at_end;
 mod throttle;
 mod told;
+mod up_to;
 mod waiting;
