@@ -18,13 +18,13 @@
 --               - of a penalty, if it fits and a rate of the limit before it is denied
 --               - of each check that does not fit, whose new state repairs what a clock that was ahead has written
 -- Mirrors       src/algorithm/question.rs
--- `states` comes before this script and `questions` after it.
+-- `up_to` comes before this script and `questions` after it.
 
 -- The checks of an argument row. Those of one limit, its rates and its penalty, have the same number.
 local function checks_of(row, count)
   local checks, limit, all_in_shadow = {}, 0, true
   for number = 1, count do
-    local at = row + 4 + (number - 1) * stride
+    local at = row + 5 + (number - 1) * stride
     local mark, name = string.match(ARGV[at], "^([~+]*)(.*)$")
     local is_penalty = name == "penalty" and ARGV[at + 1] ~= "reset"
     if not is_penalty and mark ~= "+" and mark ~= "~+" then

@@ -7,7 +7,9 @@
 --                                          both are single acquires that differ only in their cost
 -- ARGV[row + 2]           repeat           integer > 0; how often each question is asked in succession
 -- ARGV[row + 3]           is_denied        0|1; whether a check in another slot denies
--- ARGV[at]                algorithm        of check n, then its arguments: see decide; at = row + 4 + (n - 1) * stride
+-- ARGV[row + 4]           most             integer; > 0: as many permits as there are, at most so many, see up_to; 0: those
+--                                          that the checks cost
+-- ARGV[at]                algorithm        of check n, then its arguments: see decide; at = row + 5 + (n - 1) * stride
 -- Returns       for each question, and each of its repeats, one of these; and after all of them now_us:
 --               - five integers for each check: see decide. After a denied repeat come no more: the others are
 --                 denied alike. If a penalty counts denials, all repeats have theirs
@@ -149,9 +151,12 @@ local function ask_singles(i, at, costs, fractions, repeats)
   end
 end
 -- The same for any checks, so many times.
-local function ask_several(first, last, checks, times, is_denied)
+local function ask_several(first, last, checks, times, is_denied, most)
   for _ = 1, times do
     question = question + 1
+    if most > 0 then
+      lessen(first, checks, most)
+    end
     local is_done, rows, all_fit = pcall(decide, first, checks, not is_denied)
     if is_done then
       for at = 1, #rows do
@@ -170,9 +175,9 @@ end
 local row, first, last = 2, 1, 0
 while row < #ARGV do
   local count, sets, times = ARGV[row] + 0, ARGV[row + 1] + 0, ARGV[row + 2] + 0
-  local is_denied, at, width = ARGV[row + 3] == "1", row + 4, 4 + count * stride
+  local is_denied, most, at, width = ARGV[row + 3] == "1", ARGV[row + 4] + 0, row + 5, 5 + count * stride
   local name, checks = ARGV[at], nil
-  local is_single = count == 1 and algorithms[name] and name ~= "penalty" and not is_denied
+  local is_single = count == 1 and algorithms[name] and name ~= "penalty" and not is_denied and most == 0
   if is_single and ARGV[at + 1] == "acquire" and name ~= "concurrency" then
     -- Converted once for all keys: everything between the verb and the id is a number.
     for argument = at + 2, at + stride - 2 do
@@ -193,12 +198,12 @@ while row < #ARGV do
       while set == math.max(sets, 1) and ARGV[row + width + 1] == "-1" do
         row = row + width
         local step = #costs + 1
-        costs[step], repeats[step] = ARGV[row + 6] + 0, ARGV[row + 2] + 0
-        fractions[step] = is_debt[name] and ARGV[row + 7] + 0 or 0
+        costs[step], repeats[step] = ARGV[row + 7] + 0, ARGV[row + 2] + 0
+        fractions[step] = is_debt[name] and ARGV[row + 8] + 0 or 0
       end
       ask_singles(first, at, costs, fractions, repeats)
     else
-      ask_several(first, last, checks, times, is_denied)
+      ask_several(first, last, checks, times, is_denied, most)
     end
   end
   row = row + width

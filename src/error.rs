@@ -194,6 +194,12 @@ pub enum CheckError {
         /// The policy.
         name: String,
     },
+    /// The policy counts what runs at the same time: its permits are places, of which nobody asks for
+    /// as many as there are.
+    CannotGrantPart {
+        /// The policy.
+        name: String,
+    },
     /// The call names the same policy and key twice. Pass them once, with the sum of the costs.
     AskedTwice {
         /// The policy.
@@ -208,6 +214,7 @@ impl CheckError {
             Self::UnknownPolicy { name }
             | Self::CannotWait { name }
             | Self::CannotSettle { name }
+            | Self::CannotGrantPart { name }
             | Self::AskedTwice { name } => name,
         }
     }
@@ -224,6 +231,10 @@ impl fmt::Display for CheckError {
             Self::CannotSettle { name } => write!(
                 f,
                 "policy {name:?}: permits of a concurrency limit cannot be settled, drop them instead"
+            ),
+            Self::CannotGrantPart { name } => write!(
+                f,
+                "policy {name:?}: the permits of a concurrency limit are places, ask for them with admit"
             ),
             Self::AskedTwice { name } => write!(
                 f,

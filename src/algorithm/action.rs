@@ -66,6 +66,8 @@ pub enum Action {
 /// let held = Acquire::new(1).with_lease(LeaseId::new());
 /// assert_eq!(Action::acquire(1), Action::Acquire(Acquire::new(1)));
 /// assert_eq!(Action::consume(1), Action::Acquire(Acquire::new(1).consumed()));
+/// let most = Acquire::new(100).or_fewer();
+/// assert!(most.takes_fewer);
 /// # assert!(patient.lease.is_none() && held.lease.is_some());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,13 @@ pub struct Acquire {
     /// Whether they will never be given back by their [`Receipt`], which is then
     /// [empty](Receipt::taken_at). That makes the question cheaper.
     pub is_final: bool,
+    /// Whether fewer will do: as many are taken as fit, from 1 to `cost`. It is denied if not even
+    /// one fits, for as long as that takes. See [`granted`](super::granted); an algorithm with leases
+    /// does not heed it, as its permits are places.
+    ///
+    /// A question that has such checks is about one limit: they are of its rates, and for the same
+    /// cost.
+    pub takes_fewer: bool,
 }
 
 /// What to do with a cost that does not fit yet. Algorithms that
@@ -134,6 +143,39 @@ impl Action {
             Self::Charge(permits) => (*permits).min(MOST_COST),
             _ => 0,
         }
+    }
+
+    /// The same for so many permits, for an acquire that [takes fewer](Acquire::takes_fewer).
+    #[must_use]
+    pub(crate) fn granting(self, permits: u64) -> Self {
+        match self {
+            Self::Acquire(acquire) if acquire.takes_fewer => Self::Acquire(Acquire {
+                cost: permits,
+                ..acquire
+            }),
+            _ => self,
+        }
+    }
+
+    /// The same for the fewest permits with which it would be carried out.
+    #[must_use]
+    pub(crate) fn least(self) -> Self {
+        match self {
+            Self::Acquire(acquire) => Self::Acquire(acquire.least()),
+            _ => self,
+        }
+    }
+
+    /// Whether fewer permits than it is for will do.
+    #[inline]
+    pub(crate) fn takes_fewer(&self) -> bool {
+        matches!(
+            self,
+            Self::Acquire(Acquire {
+                takes_fewer: true,
+                ..
+            })
+        )
     }
 
     /// Whether it acquires permits that are never given back.
@@ -215,6 +257,7 @@ impl Acquire {
             wait: Wait::None,
             lease: None,
             is_final: false,
+            takes_fewer: false,
         }
     }
 
@@ -242,6 +285,26 @@ impl Acquire {
     pub const fn consumed(mut self) -> Self {
         self.is_final = true;
         self
+    }
+
+    /// The same, or fewer if not all fit: see [`takes_fewer`](Self::takes_fewer).
+    #[must_use]
+    pub const fn or_fewer(mut self) -> Self {
+        self.takes_fewer = true;
+        self
+    }
+
+    /// The same for the fewest permits with which it would be carried out.
+    #[must_use]
+    #[inline]
+    pub(crate) fn least(self) -> Self {
+        match self.takes_fewer {
+            true => Self {
+                cost: self.cost.min(1),
+                ..self
+            },
+            false => self,
+        }
     }
 }
 

@@ -256,6 +256,7 @@ pub(super) fn decide<T: Arithmetic>(
     }
     let (limit, window) = algorithm.quota();
     let mut decision = Decision {
+        granted: if action.takes_fewer() { acquired } else { 0 },
         remaining,
         reset_after,
         renews_after,
@@ -305,5 +306,5 @@ fn deny<T: Arithmetic>(algorithm: &T, decision: &mut Decision, reading: &Reading
 /// Whether the cost does not fit in any state.
 pub(super) fn never_fits<T: Arithmetic>(algorithm: &T, acquire: &Acquire) -> bool {
     let borrows = T::CAN_WAIT && matches!(acquire.wait, Wait::Burst(_));
-    acquire.cost > algorithm.capacity() && !borrows
+    acquire.least().cost > algorithm.capacity() && !borrows
 }

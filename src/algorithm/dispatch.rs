@@ -158,6 +158,11 @@ impl Algorithm {
         arithmetic!(&self.0, it => it.behind(reading, permits))
     }
 
+    /// How many permits are left of what was read.
+    pub(super) fn remaining(&self, reading: &Reading) -> u64 {
+        arithmetic!(&self.0, it => it.left(reading, 0).remaining)
+    }
+
     /// Whether the cost does not fit in any state.
     pub(crate) fn never_fits(&self, acquire: &Acquire) -> bool {
         arithmetic!(&self.0, it => never_fits(it, acquire))
@@ -267,6 +272,14 @@ impl Algorithm {
         match action {
             Action::Acquire(acquire) => acquire.wait != Wait::None || self.queues(),
             _ => false,
+        }
+    }
+
+    /// How a caller acquires that is not to be held up, not even by a queue.
+    pub(crate) fn without_delay(&self) -> Wait {
+        match self.queues() {
+            true => Wait::None.without_waiting(),
+            false => Wait::None,
         }
     }
 

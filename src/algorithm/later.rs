@@ -40,7 +40,7 @@ impl LaterVerdict {
         };
         Some(Self {
             algorithm: *algorithm,
-            cost_and_fits: action.acquires() << 1 | u64::from(fits),
+            cost_and_fits: action.least().acquires() << 1 | u64::from(fits),
             wait,
             level: arithmetic!(&algorithm.0, it => it.level(decision)),
             next: decision.next_after(),

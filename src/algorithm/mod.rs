@@ -30,7 +30,7 @@ pub(crate) use self::later::LaterVerdict;
 pub use self::penalty::Penalty;
 #[cfg(feature = "redis")]
 pub(crate) use self::question::decide_denied;
-pub use self::question::{Ask, committed, decide};
+pub use self::question::{Ask, committed, decide, granted};
 #[cfg(feature = "memory")]
 pub(crate) use self::question::{all_enforced_fit, committed_if};
 #[cfg(any(feature = "redis", test))]

@@ -38,6 +38,24 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// How many permits a question takes that [takes fewer](super::Acquire::takes_fewer) if not all
+/// fit, by what was read of each check; `None` of any other question.
+///
+/// It is what the rate with the fewest has left, and 1 if nothing is left. A store reads the checks
+/// once more, [granting](crate::store::Check::granting) so many, and goes on as with any acquire:
+/// that fits, unless there is not even one.
+pub fn granted<'a>(asks: impl Iterator<Item = Ask<'a>>, readings: &[Reading]) -> Option<u64> {
+    let of_rates = asks.zip(readings).filter_map(|(ask, reading)| {
+        let is_place = ask.algorithm.lease().is_some();
+        let takes_fewer = ask.action.takes_fewer() && !is_place && !ask.is_penalty();
+        takes_fewer.then(|| {
+            let left = ask.algorithm.remaining(reading);
+            left.max(1).min(ask.action.acquires())
+        })
+    });
+    of_rates.min()
+}
+
 /// Computes from the readings which checks of a question are carried out.
 ///
 /// - Enforced checks: all if all of them fit, otherwise none.

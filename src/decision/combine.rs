@@ -31,6 +31,8 @@ impl Decision {
         }
         // The request waits until it fits both rates.
         all.delay = about.delay.max(beside.delay);
+        // All rates grant the same; a rate that is not known grants nothing.
+        all.granted = self.granted.max(other.granted);
         all.receipt = self.receipt;
         all.decided_locally = self.decided_locally.or(other.decided_locally);
         all.is_remembered = self.is_remembered || other.is_remembered;

@@ -20,6 +20,9 @@ pub struct Decision {
     pub(crate) limit: u64,
     pub(crate) window: Micros,
     pub(crate) remaining: u64,
+    /// How many permits were taken, if [fewer](crate::store::Acquire::takes_fewer) would have done;
+    /// zero of any other.
+    pub(crate) granted: u64,
     pub(crate) retry_after: Micros,
     /// How long the request is delayed, or would have been.
     pub(crate) delay: Micros,
@@ -235,6 +238,7 @@ impl Decision {
             } else {
                 0
             },
+            granted: 0,
             retry_after: Micros::ZERO,
             delay: Micros::ZERO,
             reset_after: Micros::ZERO,

@@ -48,7 +48,7 @@ impl Limiter {
             key: &key,
             cost: None,
         }];
-        self.admit_keys(&asked).await
+        self.admit_keys(&asked, AskedAs::PERMIT).await
     }
 
     /// Acquires permits of several policies at once, each with its key and cost. Either all
@@ -95,14 +95,77 @@ impl Limiter {
                 cost: Some(*cost),
             })
             .collect();
-        self.admit_keys(&asked).await
+        self.admit_keys(&asked, AskedAs::PERMIT).await
     }
 
-    async fn admit_keys(&self, asked: &[KeyedCost<'_>]) -> Result<Permit, Denied> {
+    /// Asks for part of what is wanted: as many permits as there are for this key, from 1 to `most`.
+    /// The permit [says how many](Permit::granted). A `most` of 0 only looks.
+    ///
+    /// It is one atomic step in the store, so that callers at the same time never get more together
+    /// than there is. A limit of several rates grants what the rate with the fewest has left. Nobody
+    /// waits: [`Policy::max_wait`](crate::Policy::max_wait) does not count here, and a
+    /// [queue](crate::Limit::leaky_bucket) grants what fits into it while nothing is before it in the
+    /// queue, and denies otherwise.
+    ///
+    /// For work that can be done in pieces, such as a batch of messages or the tokens of an answer:
+    ///
+    /// ```
+    /// use tower_throttle::{Limit, Limiter, MINUTE, MemoryStore, Policy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = Policy::new("tokens", Limit::fixed_window(1_000, MINUTE));
+    /// let limiter = Limiter::new(MemoryStore::new(), [policy])?;
+    /// let all = limiter.admit_up_to("tokens", "alice", 700).await?;
+    /// assert_eq!(all.granted("tokens"), Some(700));
+    /// let mut rest = limiter.admit_up_to("tokens", "alice", 700).await?;
+    /// assert_eq!(rest.granted("tokens"), Some(300));
+    /// assert!(limiter.admit_up_to("tokens", "alice", 700).await.is_err());
+    /// // Of these, 250 were really used.
+    /// rest.settle("tokens", 250)?;
+    /// assert_eq!(limiter.peek("tokens", "alice").await?.remaining(), 50);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # What if nothing is enforced?
+    ///
+    /// All of `most` is granted where nobody is denied: if limiting or the policy is off, if the key is
+    /// on the allow list, if the store gives no answer and the policy's
+    /// [failure mode](crate::FailureMode) is `Allow`, and in [shadow](crate::Mode::Shadow). A policy in
+    /// shadow counts what it would have granted, and [settling](Permit::settle) makes it what was
+    /// really used. A failure mode of `Local` grants what is left of the process's share.
+    ///
+    /// What processes hold of a policy with [prefetch](crate::Prefetch) is taken already, and not
+    /// granted here.
+    ///
+    /// # Errors
+    ///
+    /// [`Denied`], if there is not even one permit, whose wait is then the time until there is one; if
+    /// there is no policy of this name; and if the policy counts what runs at the same time, under a
+    /// [concurrency](crate::Limit::concurrency) limit: its permits are places.
+    pub async fn admit_up_to(
+        &self,
+        policy: &str,
+        key: impl Into<Key>,
+        most: u64,
+    ) -> Result<Permit, Denied> {
+        let key = key.into();
+        let asked = [KeyedCost {
+            policy,
+            key: &key,
+            cost: Some(most),
+        }];
+        self.admit_keys(&asked, AskedAs::UP_TO).await
+    }
+
+    async fn admit_keys(
+        &self,
+        asked: &[KeyedCost<'_>],
+        asked_as: AskedAs,
+    ) -> Result<Permit, Denied> {
         let evaluation = self.evaluation();
-        let mut permit = self
-            .ask_for_permit(evaluation, asked, AskedAs::PERMIT)
-            .await?;
+        let mut permit = self.ask_for_permit(evaluation, asked, asked_as).await?;
         let delay = permit.delay();
         if !delay.is_zero() {
             self.delay(delay).await;

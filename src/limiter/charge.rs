@@ -120,6 +120,9 @@ impl Charges {
             };
             if all_allow && decision.outcome == Outcome::Allowed {
                 charge.receipt = Some(own.receipt);
+                if own.granted > 0 {
+                    charge.cost = own.granted;
+                }
                 self.charges.push(charge);
             } else if charge.counted == Counted::Perhaps {
                 doubtful.push(charge);

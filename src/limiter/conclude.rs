@@ -84,7 +84,7 @@ impl Evaluation {
             let policy = self.policy(of);
             let decision = match of.decided_by {
                 DecidedBy::Store => policy.decision(&mut answers),
-                DecidedBy::LimitOfNothing { cost } => Decision::of_nothing(cost),
+                DecidedBy::LimitOfNothing => Decision::of_nothing(of.cost),
                 unasked => Decision::unasked(unasked.outcome(), policy.quota()),
             };
             match of.mode {
@@ -186,9 +186,20 @@ impl<'a> Conclusion<'a> {
     pub(super) fn into_permit(mut self) -> Result<Permit, Denied> {
         let verdict = self.verdict(None);
         match self.decisions.denied_by() {
-            None => Ok(Permit::new(verdict, self.take_charges())),
+            None => Ok(Permit::new(verdict, self.granted(), self.take_charges())),
             Some(worst) => Err(Denied::by(verdict, worst)),
         }
+    }
+
+    /// The permits that each policy has granted. One in shadow grants what was asked for, and so does
+    /// one that counts nothing.
+    fn granted(&self) -> SmallVec<[u64; 2]> {
+        let each = self.each.iter().zip(self.decisions.iter());
+        each.map(|(of, decision)| match decision.granted {
+            1.. if of.mode != Mode::Shadow => decision.granted,
+            _ => of.cost,
+        })
+        .collect()
     }
 
     fn names(&self) -> impl Iterator<Item = Arc<str>> {

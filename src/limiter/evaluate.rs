@@ -65,6 +65,8 @@ pub(super) struct AppliedPolicy {
     pub(super) subject: Subject,
     pub(super) mode: Mode,
     pub(super) decided_by: DecidedBy,
+    /// The permits that are asked for.
+    pub(super) cost: u64,
     /// Whether it only looks, which decides nothing and is not reported.
     pub(super) is_look: bool,
 }
@@ -74,9 +76,7 @@ pub(super) struct AppliedPolicy {
 pub(super) enum DecidedBy {
     Store,
     /// The limit admits nothing. It has no checks.
-    LimitOfNothing {
-        cost: u64,
-    },
+    LimitOfNothing,
     /// Nothing is counted: limiting or the policy is off, or the key is on the allow list.
     Nobody,
     DenyList,
@@ -97,6 +97,8 @@ pub(super) struct AskedAs {
     pub(super) is_permit: bool,
     /// By default the policy's own.
     pub(super) wait: Option<Wait>,
+    /// Whether fewer will do, if not all fit now.
+    pub(super) or_fewer: bool,
     /// Whether they are asked for until they are granted, so that no penalty counts a denial.
     pub(super) until_granted: bool,
     /// Whether the store alone may grant them, not what the failure mode says: the caller has a
@@ -112,6 +114,7 @@ impl AskedAs {
     pub(super) const CHECK: Self = Self {
         is_permit: false,
         wait: Some(Wait::None),
+        or_fewer: false,
         until_granted: false,
         of_store_alone: false,
     };
@@ -120,6 +123,13 @@ impl AskedAs {
     pub(super) const PERMIT: Self = Self {
         is_permit: true,
         wait: None,
+        ..Self::CHECK
+    };
+
+    /// The same, as many as there are now.
+    pub(super) const UP_TO: Self = Self {
+        is_permit: true,
+        or_fewer: true,
         ..Self::CHECK
     };
 }
@@ -199,6 +209,7 @@ impl Limiter {
                 subject: read.subject,
                 mode: policy.mode_for(read.subject, mode),
                 decided_by: DecidedBy::Store,
+                cost: read.cost,
                 is_look: false,
             };
             match &read.rate_set {
@@ -208,10 +219,11 @@ impl Limiter {
                         wait: policy.wait(request, &rates.first),
                         lease: lease_for(&rates.first, read.cost),
                         is_final: true,
+                        takes_fewer: false,
                     };
                     applied.ask(policy, of, rates, acquire, &mut checks);
                 }
-                None => applied.admit_nothing(of, 1),
+                None => applied.admit_nothing(AppliedPolicy { cost: 1, ..of }),
             }
         }
         if !checks.is_empty() {
@@ -236,6 +248,12 @@ impl Limiter {
         let mut checks = Checks::new();
         for KeyedCost { policy, key, cost } in asked {
             let (position, policy) = rules.find(policy)?;
+            let own = policy.rates.as_ref();
+            if asked_as.or_fewer && own.is_some_and(|rates| rates.first.lease().is_some()) {
+                return Err(CheckError::CannotGrantPart {
+                    name: policy.id.name().to_owned(),
+                });
+            }
             let cost = cost.unwrap_or_else(|| policy.default_cost());
             let subject = self.subject(key);
             // Read once: it may change at any time.
@@ -245,6 +263,7 @@ impl Limiter {
                 subject,
                 mode,
                 decided_by: DecidedBy::Store,
+                cost,
                 is_look: cost == 0,
             };
             let mut before = applied.each.iter();
@@ -268,18 +287,22 @@ impl Limiter {
                 applied.shown.push((applied.each.len(), shown));
             }
             let Some(rates) = &policy.rates else {
-                applied.admit_nothing(of, cost);
+                applied.admit_nothing(of);
                 continue;
             };
             let acquire = Acquire {
                 cost,
-                wait: asked_as.wait.unwrap_or(policy.wait),
+                wait: match asked_as.or_fewer {
+                    true => rates.first.without_delay(),
+                    false => asked_as.wait.unwrap_or(policy.wait),
+                },
                 // Without a permit nobody would end it, and a credit finds only what has none.
                 lease: match asked_as.is_permit {
                     true => lease_for(&rates.first, cost),
                     false => None,
                 },
                 is_final: true,
+                takes_fewer: asked_as.or_fewer,
             };
             applied.ask(policy, of, rates, acquire, &mut checks);
             if asked_as.until_granted && mode != Mode::Shadow {
@@ -430,9 +453,9 @@ impl Applied {
         self.each.push(of);
     }
 
-    fn admit_nothing(&mut self, mut of: AppliedPolicy, cost: u64) {
-        of.decided_by = DecidedBy::LimitOfNothing { cost };
-        self.is_denied |= cost > 0 && of.mode != Mode::Shadow;
+    fn admit_nothing(&mut self, mut of: AppliedPolicy) {
+        of.decided_by = DecidedBy::LimitOfNothing;
+        self.is_denied |= of.cost > 0 && of.mode != Mode::Shadow;
         self.has_shadows |= of.mode == Mode::Shadow;
         self.decide_without_store(of);
     }

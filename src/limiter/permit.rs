@@ -4,12 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use super::charge::{Charges, RequestCharges};
 use crate::decision::{Decision, Verdict};
 use crate::error::CheckError;
 
-/// Permits granted by [`admit`](crate::Limiter::admit), [`admit_all`](crate::Limiter::admit_all) or
-/// [`acquire`](crate::Limiter::acquire).
+/// Permits granted by [`admit`](crate::Limiter::admit), [`admit_all`](crate::Limiter::admit_all),
+/// [`admit_up_to`](crate::Limiter::admit_up_to) or [`acquire`](crate::Limiter::acquire).
 ///
 /// Keep it as long as the work runs. Dropping it releases the permits of a
 /// [concurrency](crate::Limit::concurrency) limit, whose leases are renewed until then. All other
@@ -18,18 +20,41 @@ use crate::error::CheckError;
 #[must_use = "dropping it releases the permits of a concurrency limit"]
 pub struct Permit {
     verdict: Verdict,
+    /// The number of permits of each policy of the verdict.
+    granted: SmallVec<[u64; 2]>,
     /// `None` if there is nothing to refund or release.
     charges: RequestCharges,
 }
 
 impl Permit {
-    pub(super) fn new(verdict: Verdict, charges: RequestCharges) -> Self {
-        Self { verdict, charges }
+    pub(super) fn new(
+        verdict: Verdict,
+        granted: SmallVec<[u64; 2]>,
+        charges: RequestCharges,
+    ) -> Self {
+        Self {
+            verdict,
+            granted,
+            charges,
+        }
     }
 
     /// The decisions of the policies, by name.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
+    }
+
+    /// How many permits a policy has granted: as many as were asked for, or what
+    /// [`admit_up_to`](crate::Limiter::admit_up_to) found. If the permit has several keys of the
+    /// policy, those of all of them together. `None` if it is not of this policy.
+    ///
+    /// [`settle`](Self::settle) does not change it.
+    pub fn granted(&self, policy: &str) -> Option<u64> {
+        let each = self.verdict.iter().zip(&self.granted);
+        let of_policy = each.filter(|((name, _), _)| *name == policy);
+        of_policy
+            .map(|(_, granted)| *granted)
+            .reduce(u64::saturating_add)
     }
 
     /// Sets the actual cost under a policy: charges the difference, even beyond the limit, or

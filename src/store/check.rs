@@ -70,6 +70,16 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// The same for so many permits, if it [takes fewer](crate::store::Acquire::takes_fewer) than it
+    /// is for; see [`granted`](crate::store::granted).
+    #[must_use]
+    pub fn granting(self, permits: u64) -> Self {
+        Self {
+            action: self.action.granting(permits),
+            ..self
+        }
+    }
+
     /// The same with another action.
     #[must_use]
     pub const fn with_action(mut self, action: Action) -> Self {

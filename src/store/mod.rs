@@ -7,7 +7,8 @@
 //! [`Algorithm`]: the arithmetic that `MemoryStore` runs and that `lua/` mirrors. An algorithm works in
 //! two steps, so that the checks of one request are decided all or nothing:
 //!
-//! 1. [`read`](Algorithm::read) computes whether an [`Action`] fits the [`State`], and writes nothing.
+//! 1. [`read`](Algorithm::read) computes whether an [`Action`] fits the [`State`], and writes nothing. If fewer
+//!    permits will do, [`granted`] computes from the readings how many there are.
 //! 2. [`commit`](Algorithm::commit) carries the action out. Call it for the checks that [`committed`]
 //!    names, and for those that do not fit, whose state it repairs.
 //!
@@ -39,7 +40,7 @@ mod prefetch;
 pub(crate) mod redis;
 
 pub use crate::algorithm::{
-    Acquire, Action, Algorithm, Ask, LeaseId, Reading, State, Wait, committed, decide,
+    Acquire, Action, Algorithm, Ask, LeaseId, Reading, State, Wait, committed, decide, granted,
 };
 pub use crate::decision::{Decisions, Receipt};
 pub use check::Check;
@@ -103,7 +104,7 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// use std::collections::HashMap;
 /// use std::sync::Mutex;
 ///
-/// use tower_throttle::store::{State, committed, decide};
+/// use tower_throttle::store::{State, committed, decide, granted};
 /// use tower_throttle::store::{Answer, Check, Store};
 /// use tower_throttle::{Clock, SystemClock};
 /// # use tower_throttle::{Limit, Limiter, MINUTE, Outcome, Penalty, Policy};
@@ -115,11 +116,17 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 ///     fn ask(&self, checks: &[Check<'_>]) -> Answer {
 ///         let now = SystemClock.now();
 ///         let mut states = self.0.lock().unwrap();
-///         let mut readings = Vec::new();
-///         for check in checks {
+///         let mut read = |check: &Check<'_>| {
 ///             let untouched = || check.algorithm.untouched();
 ///             let state = states.entry(check.fingerprint()).or_insert_with(untouched);
-///             readings.push(check.algorithm.read(state, now, &check.action));
+///             check.algorithm.read(state, now, &check.action)
+///         };
+///         let mut readings: Vec<_> = checks.iter().map(&mut read).collect();
+///         // Where fewer permits will do than are asked for, as many are taken as there are.
+///         let mut checks = checks.to_vec();
+///         if let Some(permits) = granted(checks.iter().map(Check::ask), &readings) {
+///             checks = checks.iter().map(|check| check.granting(permits)).collect();
+///             readings = checks.iter().map(read).collect();
 ///         }
 ///         let asks = checks.iter().map(Check::ask);
 ///         let committed = committed(asks.clone(), &readings);

@@ -11,4 +11,5 @@ mod rules;
 mod settle;
 mod settle_at_end;
 mod throttle;
+mod up_to;
 mod waiting;

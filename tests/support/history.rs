@@ -45,6 +45,8 @@ pub enum Act {
         wait: Wait,
         lease: Option<LeaseId>,
         is_final: bool,
+        /// Whether fewer will do. Only of a policy that is asked alone.
+        takes_fewer: bool,
     },
     Charge(u64),
     Credit {
@@ -129,6 +131,11 @@ impl<'a> Course<'a> {
         for (policy, act) in step.acts.iter().enumerate() {
             let Some(act) = act else { continue };
             let key = Key::all([whose.clone(), Key::from(step.keys[policy])]);
+            let rates = [policy, POLICIES + policy];
+            let act = match rates.iter().any(|rate| self.has_places(*rate)) {
+                true => act.in_full(),
+                false => *act,
+            };
             let check_by = |rate: usize, id| {
                 let limit = self.limits[rate].as_ref()?;
                 let algorithm = Algorithm::try_from(limit).unwrap();
@@ -148,6 +155,11 @@ impl<'a> Course<'a> {
             }
         }
         checks
+    }
+
+    fn has_places(&self, rate: usize) -> bool {
+        let algorithm = self.limits[rate].as_ref().map(Algorithm::try_from);
+        algorithm.is_some_and(|algorithm| algorithm.unwrap().lease().is_some())
     }
 
     /// Notes what was taken last.
@@ -187,6 +199,26 @@ pub fn policy_of(check: &Check<'_>) -> usize {
 }
 
 impl Act {
+    /// The same, where fewer permits will not do.
+    pub fn in_full(self) -> Self {
+        match self {
+            Self::Acquire {
+                cost,
+                wait,
+                lease,
+                is_final,
+                ..
+            } => Self::Acquire {
+                cost,
+                wait,
+                lease,
+                is_final,
+                takes_fewer: false,
+            },
+            act => act,
+        }
+    }
+
     fn action(self, last: Receipt) -> Action {
         match self {
             Self::Acquire {
@@ -194,10 +226,12 @@ impl Act {
                 wait,
                 lease,
                 is_final,
+                takes_fewer,
             } => {
                 let mut take = Acquire::new(cost).with_wait(wait);
                 take.lease = lease;
                 take.is_final = is_final;
+                take.takes_fewer = takes_fewer;
                 Action::Acquire(take)
             }
             Self::Charge(permits) => Action::Charge(permits),

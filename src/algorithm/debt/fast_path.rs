@@ -71,6 +71,7 @@ impl Debt {
         };
         let is_at_once = !self.queues
             && acquire.is_final
+            && !acquire.takes_fewer
             && acquire.wait == Wait::None
             && (1..=self.capacity).contains(&acquire.cost);
         is_at_once.then(|| {

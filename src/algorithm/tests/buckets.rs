@@ -207,6 +207,7 @@ fn a_denial_by_a_full_queue_tells_how_long_the_queue_is() {
         wait: Wait::Strict(Micros::from(MINUTE)),
         lease: None,
         is_final: false,
+        takes_fewer: false,
     });
     let denied = subject.act(patient);
     assert_eq!(denied.outcome(), Outcome::Denied);

@@ -119,6 +119,7 @@ fn take(cost: u64, wait: Wait) -> Acquire {
         wait,
         lease: None,
         is_final: false,
+        takes_fewer: false,
     }
 }
 

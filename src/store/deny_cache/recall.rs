@@ -188,7 +188,7 @@ impl Denials {
         at.may_ask
             && self
                 .table
-                .try_take_turn_beside(key, algorithm, acquire, at.now)
+                .try_take_turn_beside(key, algorithm, &acquire.least(), at.now)
     }
 
     /// The remembered reading of one check; `Some(None)` if there is none. `None` if the store must be
@@ -199,7 +199,7 @@ impl Denials {
             return None;
         };
         let (key, algorithm) = (check.stored_fingerprint(), &check.algorithm);
-        match self.table.recall(key, algorithm, acquire, at) {
+        match self.table.recall(key, algorithm, &acquire.least(), at) {
             Recalled::Nothing => Some(None),
             Recalled::TimeToAsk => None,
             Recalled::Reading(reading) => Some(Some(reading)),

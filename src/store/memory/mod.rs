@@ -128,7 +128,7 @@ impl MemoryStore {
     #[inline]
     fn ask_all(&self, checks: &[Check<'_>], now: Micros) -> Answer {
         match checks {
-            [check] => self.ask_one(check, now),
+            [check] if !check.action.takes_fewer() => self.ask_one(check, now),
             checks => Answer::Ready(self.ask_together(checks, now)),
         }
     }
@@ -149,7 +149,13 @@ impl MemoryStore {
     // Out of line: most questions have one check.
     #[inline(never)]
     fn ask_together(&self, checks: &[Check<'_>], now: Micros) -> Result<Decisions, StoreError> {
+        let lessened: SmallVec<[Check<'_>; 2]>;
         let mut together = Together::lock(&self.0.shards, checks, now);
+        if let Some(granted) = together.granted() {
+            let each = checks.iter();
+            lessened = each.map(|check| check.granting(granted)).collect();
+            together.replace_checks(&lessened);
+        }
         let decisions = together.ask();
         let (home, count) = together.count();
         drop(together);

@@ -245,6 +245,7 @@ pub(super) mod tests {
             wait: Wait::Strict(Micros::from(5 * SECOND)),
             lease: None,
             is_final: true,
+            takes_fewer: false,
         });
         for wait in [None, None, Some(18 * SECOND)] {
             assert_eq!(kept(&mut slot, &LIMIT, Action::acquire(3)), wait);

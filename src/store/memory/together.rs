@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::shard::{Shard, Shards};
 use super::slot::{Fingerprint, Slot};
-use crate::algorithm::{Ask, Reading, all_enforced_fit, committed_if, decide};
+use crate::algorithm::{Ask, Reading, all_enforced_fit, committed_if, decide, granted};
 use crate::decision::{Decision, Decisions};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Check, FailureMode};
@@ -16,19 +16,19 @@ use crate::time::Micros;
 type WithoutRoom = SmallVec<[(usize, StoreErrorKind); 1]>;
 
 /// The checks of one question, with the shards of their keys locked.
-pub(super) struct Together<'a> {
+pub(super) struct Together<'s, 'a> {
     checks: &'a [Check<'a>],
     fingerprints: SmallVec<[Fingerprint; 4]>,
     /// The shards, ascending, each once.
     homes: SmallVec<[usize; 4]>,
-    locked: SmallVec<[MutexGuard<'a, Shard>; 4]>,
+    locked: SmallVec<[MutexGuard<'s, Shard>; 4]>,
     /// For each check, the position of its shard among these.
     places: SmallVec<[usize; 4]>,
     now: Micros,
 }
 
-impl<'a> Together<'a> {
-    pub(super) fn lock(shards: &'a Shards, checks: &'a [Check<'a>], now: Micros) -> Self {
+impl<'s, 'a> Together<'s, 'a> {
+    pub(super) fn lock(shards: &'s Shards, checks: &'a [Check<'a>], now: Micros) -> Self {
         let fingerprints: SmallVec<[Fingerprint; 4]> = checks
             .iter()
             .map(|check| shards.fingerprint(check))
@@ -49,6 +49,20 @@ impl<'a> Together<'a> {
         }
     }
 
+    /// How many permits there are, if the checks take fewer than they are for.
+    pub(super) fn granted(&mut self) -> Option<u64> {
+        let mut checks = self.checks.iter();
+        if !checks.any(|check| check.action.takes_fewer()) {
+            return None;
+        }
+        granted(self.asks(), &self.read_all())
+    }
+
+    /// Asks these in place of the checks, about the same keys.
+    pub(super) fn replace_checks(&mut self, checks: &'a [Check<'a>]) {
+        self.checks = checks;
+    }
+
     /// Decides, and carries out all checks if all of them fit.
     ///
     /// # Errors
@@ -56,9 +70,7 @@ impl<'a> Together<'a> {
     /// If the request fits but an enforced key finds no room, and its policy does not let requests
     /// pass in that case. Nothing is changed then.
     pub(super) fn ask(&mut self) -> Result<Decisions, StoreError> {
-        let mut readings: SmallVec<[Reading; 4]> = (0..self.checks.len())
-            .map(|position| self.read(position))
-            .collect();
+        let mut readings = self.read_all();
         let all_fit = all_enforced_fit(self.asks(), &readings);
         let committed = committed_if(all_fit, self.asks(), &readings);
         let mut without_room = WithoutRoom::new();
@@ -99,6 +111,11 @@ impl<'a> Together<'a> {
 
     fn find(&mut self, position: usize) -> Option<&mut Slot> {
         self.locked[self.places[position]].find(self.fingerprints[position])
+    }
+
+    fn read_all(&mut self) -> SmallVec<[Reading; 4]> {
+        let positions = 0..self.checks.len();
+        positions.map(|position| self.read(position)).collect()
     }
 
     fn read(&mut self, position: usize) -> Reading {

@@ -180,6 +180,7 @@ fn is_for_batch(check: &Check<'_>) -> bool {
     };
     acquire.cost > 0
         && acquire.wait == Wait::None
+        && !acquire.takes_fewer
         && !check.is_shadow
         && check.algorithm.can_be_late()
 }

@@ -109,12 +109,14 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
         wait,
         prop::option::weighted(0.8, id.clone()),
         any::<bool>(),
+        prop::bool::weighted(0.3),
     )
-        .prop_map(|(cost, wait, lease, is_final)| Act::Acquire {
+        .prop_map(|(cost, wait, lease, is_final, takes_fewer)| Act::Acquire {
             cost,
             wait,
             lease,
             is_final,
+            takes_fewer,
         });
     let takes = prop_oneof![10 => take, 1 => cost.clone().prop_map(Act::Charge)];
     let gives_back = prop_oneof![
@@ -154,12 +156,13 @@ fn steps() -> impl Strategy<Value = Step> {
     let acts = prop_oneof![2 => take, 1 => give_back];
     // Often about a single policy, like most requests.
     let only = prop::option::weighted(0.4, 0..POLICIES);
-    let acts = (acts, only).prop_map(|(mut acts, only)| {
-        if let Some(only) = only {
+    let acts = (acts, only).prop_map(|(mut acts, only)| match only {
+        Some(only) => {
             let others = acts.iter_mut().enumerate().filter(|(at, _)| *at != only);
             others.for_each(|(_, act)| *act = None);
+            acts
         }
-        acts
+        None => acts.map(|act| act.map(Act::in_full)),
     });
     let shadows = prop_oneof![
         3 => Just([false; POLICIES]),

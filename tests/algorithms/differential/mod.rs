@@ -20,7 +20,7 @@ use support::history::{Course, History, receipts};
 use support::redis::Server;
 use tokio::runtime::{Builder, Runtime};
 use tower_throttle::store::{Check, Decisions, Store};
-use tower_throttle::store::{State, committed, decide};
+use tower_throttle::store::{Reading, State, committed, decide, granted};
 use tower_throttle::{
     Clock as _, Decision, HOUR, ManualClock, MemoryStore, Micros, Outcome, RedisStore, SECOND,
 };
@@ -31,11 +31,16 @@ struct Algorithms(HashMap<(u128, &'static str, u128), State>);
 
 impl Algorithms {
     fn ask(&mut self, checks: &[Check<'_>], now: Micros) -> Decisions {
+        let mut readings = self.read(checks, now);
+        let granted = granted(checks.iter().map(Check::ask), &readings);
+        let checks: Vec<_> = match granted {
+            Some(granted) => checks.iter().map(|check| check.granting(granted)).collect(),
+            None => checks.to_vec(),
+        };
+        if granted.is_some() {
+            readings = self.read(&checks, now);
+        }
         let asked = checks.iter().map(Check::ask);
-        let mut readings: Vec<_> = checks
-            .iter()
-            .map(|check| check.algorithm.read(self.state(check), now, &check.action))
-            .collect();
         let committed = committed(asked.clone(), &readings);
         for ((check, reading), _) in checks
             .iter()
@@ -47,6 +52,12 @@ impl Algorithms {
             *reading = algorithm.commit(self.state(check), now, action, *reading);
         }
         decide(asked, &readings)
+    }
+
+    fn read(&mut self, checks: &[Check<'_>], now: Micros) -> Vec<Reading> {
+        let each = checks.iter();
+        each.map(|check| check.algorithm.read(self.state(check), now, &check.action))
+            .collect()
     }
 
     fn state(&mut self, check: &Check<'_>) -> &mut State {

@@ -136,13 +136,15 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
     let cost = prop_oneof![1 => Just(0_u64), 8 => Just(1), 4 => 2_u64..9];
     // Most are plain, and have scripts of their own.
     let is_plain = prop::bool::weighted(0.6);
-    let take = (cost.clone(), wait, is_plain).prop_map(|(cost, wait, is_final)| {
+    let take = (cost.clone(), wait, is_plain, prop::bool::weighted(0.3));
+    let take = take.prop_map(|(cost, wait, is_final, takes_fewer)| {
         let wait = if is_final { Wait::None } else { wait };
         Act::Acquire {
             cost,
             wait,
             lease: None,
             is_final,
+            takes_fewer,
         }
     });
     let credit = |permits| Act::Credit {
@@ -181,7 +183,10 @@ fn steps(kinds: [Kind; POLICIES], shadows: [bool; POLICIES]) -> impl Strategy<Va
             time,
             changes,
             keys,
-            acts,
+            acts: match acts.iter().flatten().count() {
+                1 => acts,
+                _ => acts.map(|act| act.map(Act::in_full)),
+            },
             shadows,
         })
 }

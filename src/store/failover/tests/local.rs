@@ -316,6 +316,7 @@ async fn leases_are_renewed_and_ended_here_and_there() {
         wait: crate::algorithm::Wait::None,
         lease: Some(lease),
         is_final: false,
+        takes_fewer: false,
     });
     let places = |action| [check("api", limit, QUARTER).to(action)];
     assert!(ask(&failover, &places(take)).await.all_allow());

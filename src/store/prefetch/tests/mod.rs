@@ -206,6 +206,7 @@ async fn a_question_that_a_batch_cannot_answer_is_asked_of_the_store() {
         wait: Wait::Burst(MINUTE.into()),
         lease: None,
         is_final: false,
+        takes_fewer: false,
     }));
     let other = subject.numbered(1);
     let together = [take, other.check(Action::acquire(1))];

@@ -1,9 +1,11 @@
 //! `Asked`: the checks of a question for the composed script, without their keys.
 
+use std::borrow::Cow;
+
 use redis::Cmd;
 use smallvec::SmallVec;
 
-use crate::algorithm::{Acquire, Action, Algorithm, Ask, Reading, decide, decide_denied};
+use crate::algorithm::{Acquire, Action, Algorithm, Ask, Reading, decide, decide_denied, granted};
 use crate::decision::{Decision, Decisions};
 use crate::store::redis::keys::{is_in_record, record_id};
 use crate::store::redis::script::Composed;
@@ -47,8 +49,22 @@ impl Asked {
     /// Whether the script evaluates it as a single check.
     pub(super) fn single(&self) -> Option<&AskedCheck> {
         match &*self.checks {
-            [check] if !check.algorithm.is_penalty() && !self.is_denied_elsewhere => Some(check),
+            [check]
+                if !check.algorithm.is_penalty()
+                    && !self.is_denied_elsewhere
+                    && self.most() == 0 =>
+            {
+                Some(check)
+            }
             _ => None,
+        }
+    }
+
+    /// As many permits at most it takes as there are; zero for those that its checks cost.
+    pub(super) fn most(&self) -> u64 {
+        match &self.checks[0] {
+            check if check.takes_fewer() => check.action.acquires(),
+            _ => 0,
         }
     }
 
@@ -68,7 +84,13 @@ impl Asked {
     }
 
     pub(super) fn decide(&self, readings: &[Reading]) -> Decisions {
-        let asks = self.checks.iter().map(AskedCheck::ask);
+        let mut checks = Cow::Borrowed(&*self.checks);
+        if let Some(granted) = granted(self.checks.iter().map(AskedCheck::ask), readings) {
+            for check in checks.to_mut() {
+                check.action = check.action.granting(granted);
+            }
+        }
+        let asks = checks.iter().map(AskedCheck::ask);
         match self.is_denied_elsewhere {
             false => decide(asks, readings),
             true => decide_denied(asks, readings),
@@ -120,6 +142,10 @@ impl AskedCheck {
         }
     }
 
+    fn takes_fewer(&self) -> bool {
+        self.action.takes_fewer() && self.algorithm.lease().is_none()
+    }
+
     pub(super) fn write_to(&self, command: &mut Cmd, script: &Composed) {
         let name = self.algorithm.name();
         match (self.is_shadow, self.is_extra_rate) {
@@ -128,8 +154,12 @@ impl AskedCheck {
             (true, false) => command.arg(["~", name].concat()),
             (true, true) => command.arg(["~+", name].concat()),
         };
-        command.arg(self.algorithm.verb(&self.action));
-        for number in &self.algorithm.arguments(&self.action)[..script.numbers()] {
+        let action = match self.takes_fewer() {
+            true => self.action.least(),
+            false => self.action,
+        };
+        command.arg(self.algorithm.verb(&action));
+        for number in &self.algorithm.arguments(&action)[..script.numbers()] {
             command.arg(*number);
         }
         match &self.id {

@@ -256,7 +256,7 @@ impl Scripted for ComposedBatch {
         let composed = self.parts.script();
         let rows = self.questions.rows(Asked::eq);
         let checks: usize = rows.iter().map(|row| row.run.asked.checks.len()).sum();
-        let arguments = 1 + 4 * rows.len() + composed.stride * checks;
+        let arguments = 1 + 5 * rows.len() + composed.stride * checks;
         let mut command = self
             .names
             .command(verb, script, (arguments, 12 * arguments));
@@ -273,7 +273,8 @@ impl Scripted for ComposedBatch {
             };
             command
                 .arg(row.run.times)
-                .arg(u8::from(asked.is_denied_elsewhere));
+                .arg(u8::from(asked.is_denied_elsewhere))
+                .arg(asked.most());
             for check in &asked.checks {
                 check.write_to(&mut command, composed);
             }

@@ -53,8 +53,13 @@ const SOURCES: [Source; 9] = [
 
 /// Before the algorithms: the instant, and the records of groups.
 const BEFORE: [&str; 2] = [text!("clock"), text!("record")];
-/// After the algorithms: the states, one question, and all questions of a call.
-const BEHIND: [&str; 3] = [text!("states"), text!("decide"), text!("questions")];
+/// After the algorithms: the states, permits that are granted in part, one question, and all questions of a call.
+const BEHIND: [&str; 4] = [
+    text!("states"),
+    text!("up_to"),
+    text!("decide"),
+    text!("questions"),
+];
 
 /// The parts of a script: one bit for each of [`SOURCES`].
 #[derive(Clone, Copy, PartialEq, Eq)]

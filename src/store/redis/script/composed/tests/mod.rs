@@ -112,6 +112,7 @@ fn documented_verbs_are_those_that_are_sent() {
         wait: Wait::Burst(Micros::ZERO),
         lease: None,
         is_final: false,
+        takes_fewer: false,
     });
     // All except a reset, which is carried out before an algorithm is asked.
     let counting = [
