@@ -188,10 +188,6 @@ fn the_documentation_names_the_default_timeout() {
             include_str!("../../../docs/configuration.md"),
             &format!("timeout = \"{ms}ms\" "),
         ),
-        (
-            include_str!("../../config/mod.rs"),
-            &format!("1 ms to 60 s | `\"{ms}ms\"` |"),
-        ),
     ] {
         let title = page.lines().next();
         assert!(page.contains(says), "{title:?} does not say {says:?}");
