@@ -277,7 +277,7 @@ pub use self::request::{
     AddressExtractor, CostError, CostExtractor, Everybody, KeyError, KeyExtractor, KeyKind,
     NoRequest, RequestHead, RequestMatcher, extractor,
 };
-pub use self::response::ResponseHead;
+pub use self::response::{BodyEnd, Ending, Meter, ResponseHead};
 pub use self::store::failover::Outage;
 #[cfg(any(test, feature = "test-util"))]
 pub use self::store::fixed::{AlwaysAllow, AlwaysDeny};

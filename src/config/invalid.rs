@@ -7,6 +7,10 @@ use crate::error::ConfigError;
 
 pub(super) const COUNT_STATUS: &str = "count_status";
 pub(super) const COUNT_GRPC_STATUS: &str = "count_grpc_status";
+pub(super) const SETTLE: &str = "settle";
+
+/// The library's options that these three fields set.
+const SETTLING: [&str; 3] = ["settle_at_end", "count_if_at_end", "count_if"];
 
 /// An error about a policy.
 pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
@@ -32,16 +36,18 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
             given,
             reason,
         } => ("limit", format!("{given}: {reason}")),
-        ConfigError::Malformed {
-            field: "count_if",
-            reason,
-            ..
-        } => (count_if(fields), format!("{reason}, leave it out")),
+        ConfigError::Malformed { field, reason, .. } if SETTLING.contains(field) => {
+            (settling(fields), format!("{reason}, leave it out"))
+        }
         ConfigError::Malformed {
             field: "prefetch",
             reason,
             ..
-        } => ("prefetch", reason.replace("count_if", count_if(fields))),
+        } => {
+            let option = SETTLING.into_iter().find(|option| reason.contains(option));
+            let option = option.unwrap_or(SETTLE);
+            ("prefetch", reason.replace(option, settling(fields)))
+        }
         ConfigError::Malformed { field, .. } => return fields.refuse_at(field, error),
         _ => return fields.refuse_at("name", error),
     };
@@ -51,11 +57,12 @@ pub(super) fn policy(fields: &Fields<'_>, error: ConfigError) -> FileError {
     }
 }
 
-/// What the file calls `count_if`: the first of the two fields that is there.
-fn count_if(fields: &Fields<'_>) -> &'static str {
-    let is_said = |name: &&'static str| fields.get(name).is_some();
-    let names = [COUNT_STATUS, COUNT_GRPC_STATUS];
-    names.into_iter().find(is_said).unwrap_or(COUNT_STATUS)
+/// Which field of the file makes the response settle the cost: the first that is there.
+fn settling(fields: &Fields<'_>) -> &'static str {
+    let mut names = [COUNT_STATUS, COUNT_GRPC_STATUS, SETTLE].into_iter();
+    names
+        .find(|name| fields.get(name).is_some())
+        .unwrap_or(SETTLE)
 }
 
 /// An error about one value: one of several rates, or a field of the whole file.

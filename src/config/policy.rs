@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::client_address::Proxies;
 use super::fields::{Field, Fields, KnownNames};
-use super::invalid::{COUNT_GRPC_STATUS, COUNT_STATUS};
+use super::invalid::{COUNT_GRPC_STATUS, COUNT_STATUS, SETTLE};
 use super::tiers::{Tiers, refuse_invalid_policy};
 use super::units::time;
 use super::{FileError, invalid, key, limit, units};
@@ -17,7 +17,6 @@ use crate::limit::ANY_COST;
 use crate::mode::Mode;
 use crate::policy::{OnMissingKey, Policy};
 use crate::request::{CostExtractor, NoRequest};
-use crate::response::ResponseHead;
 use crate::store::{FailureMode, Prefetch};
 
 pub(super) const FIELDS: KnownNames = &[
@@ -36,6 +35,7 @@ pub(super) const FIELDS: KnownNames = &[
     "cost",
     COUNT_STATUS,
     COUNT_GRPC_STATUS,
+    SETTLE,
     "mode",
     "max_wait",
     "group",
@@ -52,6 +52,7 @@ const OF_REQUESTS: KnownNames = &[
     "key",
     COUNT_STATUS,
     COUNT_GRPC_STATUS,
+    SETTLE,
     "max_wait",
     "on_missing_key",
 ];
@@ -75,8 +76,17 @@ pub(super) fn read(
     if let Some(field) = fields.get("cost") {
         policy = cost(policy, &field)?;
     }
-    if let Some(counted) = Counted::read(fields)? {
-        policy = policy.count_if(move |response| counted.has(response));
+    let counted = Counted::read(fields)?;
+    if let Some(field) = fields.get(SETTLE) {
+        if counted.is_some() {
+            return Err(field.refuse(
+                "a policy counts by the status of its responses or by a meter, leave one of them out",
+            ));
+        }
+        policy = settle(policy, &field)?;
+    }
+    if let Some(counted) = counted {
+        policy = counted.set(policy);
     }
     if let Some(field) = fields.get("mode") {
         let modes = Mode::ALL.iter().map(|mode| (mode.as_str(), *mode));
@@ -201,11 +211,30 @@ impl Counted {
         }))
     }
 
-    pub(super) fn has(&self, response: &ResponseHead<'_>) -> bool {
-        let grpc_status = response.grpc_status();
-        self.statuses.contains(&response.status)
+    /// A gRPC status may come as late as the end of a stream.
+    fn set(self, policy: Policy) -> Policy {
+        match self.grpc_statuses.is_empty() {
+            true => policy.count_if(move |response| self.has(response.status, None)),
+            false => policy.count_if_at_end(move |end| self.has(end.status, end.grpc_status())),
+        }
+    }
+
+    fn has(&self, status: StatusCode, grpc_status: Option<u32>) -> bool {
+        self.statuses.contains(&status)
             || grpc_status.is_some_and(|status| self.grpc_statuses.contains(&status))
     }
+}
+
+/// `settle`: what the request's meter has counted is the cost.
+fn settle(policy: Policy, field: &Field<'_>) -> Result<Policy, FileError> {
+    let expected = "\"meter\", or \"meter:<name>\" for the meter of a name";
+    let text = field.text(expected)?;
+    if text == "meter" {
+        return Ok(policy.settle_at_end(|end| end.used()));
+    }
+    let name = text.strip_prefix("meter:").filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| field.expected(expected))?.to_owned();
+    Ok(policy.settle_at_end(move |end| end.used_of(&name)))
 }
 
 fn one_or_more<T>(
@@ -223,7 +252,7 @@ fn status(field: &Field<'_>) -> Result<StatusCode, FileError> {
     status.ok_or_else(|| field.expected(expected))
 }
 
-/// Not 0: a call that succeeds usually says so in its trailers, which come too late.
+/// Not 0: calls that succeed are no failures, and all calls count without this field.
 fn grpc_status(field: &Field<'_>) -> Result<u32, FileError> {
     let expected = "a gRPC status from 1 to 16, such as 16 for UNAUTHENTICATED, or a list of \
                     statuses";
@@ -306,7 +335,6 @@ fn routes(field: &Field<'_>, expected: &str, if_none: &str) -> Result<Vec<Route>
 mod tests {
     use std::time::Duration;
 
-    use http::Response;
     use toml::de::DeTable;
 
     use super::*;
@@ -379,12 +407,8 @@ mod tests {
         let known = &[COUNT_STATUS, COUNT_GRPC_STATUS];
         let fields = Fields::of_file(field, table.get_ref(), known).unwrap();
         let counted = Counted::read(&fields).unwrap();
-        let mut response = Response::builder().status(status);
-        if let Some(status) = grpc_status {
-            response = response.header("grpc-status", status);
-        }
-        let response = response.body(()).unwrap();
-        counted.is_none_or(|counted| counted.has(&ResponseHead::new(&response)))
+        let status = StatusCode::from_u16(status).unwrap();
+        counted.is_none_or(|counted| counted.has(status, grpc_status))
     }
 
     #[test]

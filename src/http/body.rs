@@ -2,22 +2,25 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::limiter::RequestCharges;
+use crate::limiter::Charges;
+use crate::response::Ending;
 
 pin_project! {
     /// The body of every response of a layer that [wraps
     /// bodies](crate::RateLimitLayer::wrap_body): the inner service's, frame by frame with its
     /// trailers, or that of a rejection.
     ///
-    /// Permits that are held while a request runs, as by a [concurrency](crate::Limit::concurrency)
-    /// limit, are given back at its end: after its last frame, after an error, or when it is
-    /// dropped.
+    /// What has to end with it, ends after its last frame, after an error, or when it is dropped:
+    /// permits that are held while a request runs, as by a [concurrency](crate::Limit::concurrency)
+    /// limit, are given back, and [costs](crate::Policy::settle_at_end) are settled.
     ///
     /// It implements [`Body`] if the inner body's data is [`Bytes`], as with axum, tonic and hyper,
     /// or can be made from [`Bytes`]: the data of a rejection has the inner body's own type. A data
@@ -28,8 +31,52 @@ pin_project! {
         #[pin]
         body: Either<B>,
         // Declared after the body: a dropped body has stopped before anybody else can have what it
-        // held.
-        held: RequestCharges,
+        // held, and its meter counts no more.
+        held: Option<Held>,
+    }
+}
+
+/// What has to end with a body. Dropping it ends it.
+pub(crate) struct Held {
+    charges: Box<Charges>,
+    /// How many bytes are still to come, where that is known.
+    left: Option<u64>,
+    /// Whether the caller knows that there is nothing more to come, and so need not poll for the end.
+    has_told_end: AtomicBool,
+}
+
+impl Held {
+    /// `length`: how many bytes the body has, as far as the response's head tells.
+    pub(crate) fn until_end(charges: Box<Charges>, length: Option<u64>) -> Self {
+        Self {
+            charges,
+            left: length,
+            has_told_end: AtomicBool::new(false),
+        }
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(bytes as u64);
+        }
+    }
+
+    fn ended(mut self, how: Ending, trailers: Option<&HeaderMap>) {
+        self.charges.settle_at_end(how, trailers);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A server that has sent as many bytes as it has announced does not ask for more.
+        let is_complete = self.left == Some(0) || *self.has_told_end.get_mut();
+        self.charges.settle_at_end(
+            match is_complete {
+                true => Ending::Complete,
+                false => Ending::Dropped,
+            },
+            None,
+        );
     }
 }
 
@@ -48,7 +95,7 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn inner(body: B, held: RequestCharges) -> Self {
+    pub(crate) fn inner(body: B, held: Option<Held>) -> Self {
         Self {
             body: Either::Inner { body },
             held,
@@ -90,10 +137,30 @@ where
         let this = self.project();
         match this.body.project() {
             EitherProjected::Inner { mut body } => {
+                if let Some(held) = this.held {
+                    held.left = held.left.or_else(|| body.size_hint().exact());
+                }
                 let frame = ready!(body.as_mut().poll_frame(cx));
-                // A caller that knows the end from `is_end_stream` does not poll for it.
-                if !matches!(frame, Some(Ok(_))) || body.is_end_stream() {
-                    *this.held = None;
+                if let Some(held) = this.held {
+                    if let Some(Ok(frame)) = &frame {
+                        held.sent(frame.data_ref().map_or(0, Buf::remaining));
+                    }
+                    let trailers = match &frame {
+                        Some(Ok(frame)) => frame.trailers_ref(),
+                        _ => None,
+                    };
+                    // A caller that knows the end from `is_end_stream` does not poll for it.
+                    let is_last = match &frame {
+                        Some(Ok(_)) => trailers.is_some() || body.is_end_stream(),
+                        _ => true,
+                    };
+                    let how = match &frame {
+                        Some(Err(_)) => Ending::Failed,
+                        _ => Ending::Complete,
+                    };
+                    if is_last && let Some(held) = this.held.take() {
+                        held.ended(how, trailers);
+                    }
                 }
                 Poll::Ready(frame)
             }
@@ -109,7 +176,13 @@ where
     /// which makes a gRPC response trailers-only.
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            Either::Inner { body } => body.is_end_stream(),
+            Either::Inner { body } => {
+                let is_over = body.is_end_stream();
+                if let Some(held) = self.held.as_ref().filter(|_| is_over) {
+                    held.has_told_end.store(true, Ordering::Relaxed);
+                }
+                is_over
+            }
             Either::Rejection { bytes } => bytes.is_empty(),
         }
     }

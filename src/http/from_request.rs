@@ -1,5 +1,6 @@
-//! What was decided about a request, as extractors of axum's handlers.
+//! What was decided about a request, and its meter, as extractors of axum's handlers.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
@@ -8,6 +9,7 @@ use http::StatusCode;
 use http::request::Parts;
 
 use crate::decision::{Decision, Verdict};
+use crate::response::Meter;
 
 /// All that was decided about the request, which may be nothing. Answers with 500 when no layer
 /// [exposes decisions](crate::RateLimitLayer::expose_decisions).
@@ -80,5 +82,16 @@ impl std::error::Error for NoDecision {}
 impl IntoResponse for NoDecision {
     fn into_response(self) -> Response {
         (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
+    }
+}
+
+/// The request's meter. Where no policy of a layer in front of the handler settles at the end, or the
+/// request is not limited, it counts for nobody.
+#[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
+impl<S: Sync> FromRequestParts<S> for Meter {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }

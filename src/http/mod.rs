@@ -9,6 +9,7 @@ mod rejection;
 mod route;
 mod seconds;
 
+pub(crate) use self::body::Held;
 pub use self::body::{BodyKind, Kept, ResponseBody, Wrapped};
 pub use self::extract::HeaderCost;
 #[cfg(feature = "operator")]

@@ -1,7 +1,6 @@
 //! `Charges`: what a request was charged and may have to give back.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -15,37 +14,38 @@ use super::{Limiter, failure};
 use crate::algorithm::{Action, LeaseId};
 use crate::decision::{Decision, Outcome, Receipt};
 use crate::policy::CompiledPolicy;
-use crate::response::ResponseHead;
+use crate::response::{KeptHead, Meter};
 use crate::store::{Answer, Check, Store as _};
 
 /// What a request was charged. Dropping it gives back what its phase says, without waiting for the
 /// answer. What cannot be given back lapses.
 pub(crate) struct Charges {
-    limiter: Limiter,
-    charges: SmallVec<[Charge; 1]>,
+    pub(super) limiter: Limiter,
+    pub(super) charges: SmallVec<[Charge; 1]>,
     phase: Phase,
     /// When the store was asked; nothing was taken before.
     asked: Instant,
     /// Where leases are renewed. Also where permits are given back if this is dropped outside any
     /// runtime.
     runtime: Option<Handle>,
+    /// What the end of the response settles by.
+    pub(super) meter: Option<Meter>,
+    /// The response, until its end has settled the cost.
+    pub(super) head: Option<KeptHead>,
 }
 
 /// What the layer keeps for a request. Most requests have nothing to give back.
 pub(crate) type RequestCharges = Option<Box<Charges>>;
 
-/// What each charge has really cost, as far as it is told.
-type ActualCosts = SmallVec<[Option<u64>; 2]>;
-
 /// What one check of a policy has taken.
-struct Charge {
-    quota: Quota,
-    cost: u64,
+pub(super) struct Charge {
+    pub(super) quota: Quota,
+    pub(super) cost: u64,
     /// The receipt, once permits are known to be taken.
-    receipt: Option<Receipt>,
+    pub(super) receipt: Option<Receipt>,
     /// Whether others may wait behind it.
     is_queued: bool,
-    lease: Option<LeaseId>,
+    pub(super) lease: Option<LeaseId>,
     counted: Counted,
 }
 
@@ -79,6 +79,8 @@ impl Charges {
             phase: Phase::Pending,
             asked: Instant::now(),
             runtime: Handle::try_current().ok(),
+            meter: None,
+            head: None,
         }
     }
 
@@ -176,72 +178,6 @@ impl Charges {
         })
     }
 
-    /// Settles what the response says.
-    pub(crate) fn settle_by(&mut self, response: &ResponseHead<'_>) {
-        let mut actual: ActualCosts = SmallVec::new();
-        for charge in &self.charges {
-            let policy = &charge.quota.policy;
-            actual.push(match charge.quota.rate {
-                0 if policy.settles() => Some(policy.settled_cost(response, charge.cost)),
-                0 => None,
-                // The cost is read once for all rates, of which this is not the first.
-                _ => actual.last().copied().flatten(),
-            });
-        }
-        self.settle_each(&actual);
-    }
-
-    /// Settles what is told of one policy.
-    pub(super) fn settle(&mut self, policy: &str, actual: u64) {
-        let each = self.charges.iter();
-        let actual: ActualCosts = each
-            .map(|charge| (charge.quota.policy.id.name() == policy).then_some(actual))
-            .collect();
-        self.settle_each(&actual);
-    }
-
-    /// Charges or gives back the difference between what each has really cost, where it is known, and
-    /// what was charged for it: all in one question.
-    fn settle_each(&mut self, actual: &[Option<u64>]) {
-        let rules = self.limiter.0.rules.load();
-        let mut steps = Steps::new();
-        for (charge, actual) in self.charges.iter().zip(actual) {
-            let (Some(actual), Some(receipt)) = (*actual, charge.receipt) else {
-                continue;
-            };
-            let (quota, action) = match actual.cmp(&charge.cost) {
-                Ordering::Greater => {
-                    let action = Action::Charge(actual - charge.cost);
-                    (charge.quota.in_force(&rules), action)
-                }
-                Ordering::Less => {
-                    let action = charge.unused(charge.cost - actual, receipt);
-                    (Cow::Borrowed(&charge.quota), action)
-                }
-                Ordering::Equal => continue,
-            };
-            steps.push(Step {
-                quota,
-                action,
-                is_in_store: true,
-            });
-        }
-        self.carry_out_later(steps, false);
-        for (charge, actual) in self.charges.iter_mut().zip(actual) {
-            if let (Some(actual), Some(receipt)) = (*actual, charge.receipt) {
-                let algorithm = &charge.quota.algorithm;
-                charge.receipt = Some(algorithm.settled(&receipt, charge.cost, actual));
-                charge.cost = actual;
-            }
-        }
-    }
-
-    /// Whether a policy's permits are held by a lease.
-    pub(super) fn are_places(&self, policy: &str) -> bool {
-        let mut charges = self.charges.iter();
-        charges.any(|charge| charge.lease.is_some() && charge.quota.policy.id.name() == policy)
-    }
-
     /// Gives back what `action` says for each charge.
     fn give_back(&self, charges: &[Charge], action: impl Fn(&Charge) -> Option<Action>) {
         let steps = charges.iter().filter_map(|charge| {
@@ -255,7 +191,7 @@ impl Charges {
         self.carry_out_later(steps.collect(), charges.iter().any(is_in_doubt));
     }
 
-    fn carry_out_later(&self, steps: Steps<'_>, is_in_doubt: bool) {
+    pub(super) fn carry_out_later(&self, steps: Steps<'_>, is_in_doubt: bool) {
         let began = self.runtime.as_ref();
         self.limiter.carry_out_later(steps, is_in_doubt, began);
     }
@@ -301,7 +237,7 @@ impl Charge {
     }
 
     /// The action that gives back this many of the permits taken under this receipt.
-    fn unused(&self, permits: u64, receipt: Receipt) -> Action {
+    pub(super) fn unused(&self, permits: u64, receipt: Receipt) -> Action {
         // Those who wait behind it have been told when to go on. After a refund, a newcomer would
         // go on together with one of them.
         if self.is_queued {

@@ -41,13 +41,14 @@ mod quota;
 mod renewal;
 mod report;
 mod rules;
+mod settle;
 
 pub use self::access_list::AccessList;
 #[cfg(feature = "config")]
 pub(crate) use self::access_list::of_clients;
 pub(crate) use self::acquire::{Delay, WaitingPolicy};
 pub use self::builder::LimiterBuilder;
-pub(crate) use self::charge::RequestCharges;
+pub(crate) use self::charge::{Charges, RequestCharges};
 pub(crate) use self::conclude::Conclusion;
 pub use self::control::PolicySummary;
 pub(crate) use self::in_force::RulesInForce;

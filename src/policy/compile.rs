@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::compiled::CompiledPolicy;
 use super::mistakes::Mistakes;
 use super::rates::{ExtraRate, RateSet};
-use super::{Cost, Policy, SETTLE};
+use super::{Cost, Policy, SETTLE, SETTLE_AT_END};
 use crate::algorithm::{Algorithm, Wait};
 use crate::error::ConfigError;
 use crate::limit::{ANY_COST, MOST_PERMITS, Words};
@@ -130,7 +130,7 @@ impl Policy {
         let may_cost_more = self
             .settle
             .as_ref()
-            .is_some_and(|settle| settle.option == SETTLE);
+            .is_some_and(|settle| [SETTLE, SETTLE_AT_END].contains(&settle.option));
         let most = MOST_ENTRIES.saturating_mul(cost);
         if may_cost_more || !algorithm.is_log() || algorithm.capacity() <= most {
             return Ok(());

@@ -6,16 +6,17 @@ use smallvec::SmallVec;
 
 use super::mistakes::Mistakes;
 use super::rates::{ExtraRate, RateSet, least_capacity};
-use super::{Cost, Policy};
+use super::{Cost, Policy, SettledCost};
 use crate::algorithm::{Action, Algorithm, Penalty, Wait};
 use crate::decision::Decision;
 use crate::key::{Key, Subject};
 use crate::limit::Limit;
 use crate::mode::{AtomicMode, Mode};
-use crate::response::ResponseHead;
+use crate::response::{BodyEnd, ResponseHead};
 #[cfg(feature = "redis")]
 use crate::store::RecordId;
 use crate::store::{Check, FailureMode, PolicyId};
+use crate::task::catch_panic;
 use crate::time::Micros;
 
 /// Promised by stores.
@@ -246,9 +247,26 @@ impl CompiledPolicy {
         }
     }
 
-    /// The actual cost of a request that was charged this much.
-    pub(crate) fn settled_cost(&self, response: &ResponseHead<'_>, charged: u64) -> u64 {
+    /// Whether the end of the response's body has a say in the cost.
+    pub(crate) fn settles_at_end(&self) -> bool {
         let settle = self.policy.settle.as_ref();
-        settle.map_or(charged, |settle| (settle.cost)(response, charged))
+        settle.is_some_and(|settle| matches!(settle.cost, SettledCost::AtEnd(_)))
+    }
+
+    /// The actual cost of a request that was charged this much, if the head of its response tells.
+    pub(crate) fn cost_at_head(&self, response: &ResponseHead<'_>, charged: u64) -> Option<u64> {
+        match &self.policy.settle.as_ref()?.cost {
+            SettledCost::AtHead(cost) => Some(cost(response, charged)),
+            SettledCost::AtEnd(_) => None,
+        }
+    }
+
+    /// The actual cost of a request, if the end of its body tells. A panic of the user's code, which
+    /// may run while something is dropped, leaves what was charged.
+    pub(crate) fn cost_at_end(&self, end: &BodyEnd<'_>) -> Option<u64> {
+        match &self.policy.settle.as_ref()?.cost {
+            SettledCost::AtHead(_) => None,
+            SettledCost::AtEnd(cost) => catch_panic(|| cost(end)),
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::mode::Mode;
 use crate::request::{CostExtractor, Everybody, KeyExtractor, RequestHead, RequestMatcher};
-use crate::response::ResponseHead;
+use crate::response::{BodyEnd, Ending, ResponseHead};
 use crate::store::{FailureMode, Prefetch};
 
 mod compile;
@@ -55,19 +55,29 @@ pub struct Policy {
     shows_subject: bool,
 }
 
-/// The name of the option after which a request may cost anything.
+/// The names of the options after which a request may cost anything.
 const SETTLE: &str = "settle";
+const SETTLE_AT_END: &str = "settle_at_end";
 
 /// How the cost is settled once the response is known.
 #[derive(Clone)]
 struct Settle {
     /// The name of the option that was set.
     option: &'static str,
-    cost: Arc<SettledCost>,
+    cost: SettledCost,
 }
 
-/// Computes the final cost from the response and from what was charged.
-type SettledCost = dyn Fn(&ResponseHead<'_>, u64) -> u64 + Send + Sync;
+/// Computes the final cost.
+#[derive(Clone)]
+enum SettledCost {
+    /// From the head of the response, and from what was charged.
+    AtHead(Arc<CostAtHead>),
+    /// From the end of its body.
+    AtEnd(Arc<CostAtEnd>),
+}
+
+type CostAtHead = dyn Fn(&ResponseHead<'_>, u64) -> u64 + Send + Sync;
+type CostAtEnd = dyn Fn(&BodyEnd<'_>) -> u64 + Send + Sync;
 
 /// Chooses the limit of a request with this key; `None` for the policy's own.
 type LimitBy = dyn Fn(&RequestHead<'_>, &Key) -> Option<Limit> + Send + Sync;
@@ -282,7 +292,8 @@ impl Policy {
     }
 
     /// Counts only requests with a certain response, such as failed logins. Over gRPC the HTTP
-    /// status is always 200: use [`ResponseHead::grpc_status`] there.
+    /// status is always 200: use [`ResponseHead::grpc_status`] there, or
+    /// [`count_if_at_end`](Self::count_if_at_end) for calls that fail in the stream of their answer.
     ///
     /// The cost is taken when the request arrives, so that no more requests than the limit allows
     /// can be in flight, and given back if the response does not count. It stays taken if there is
@@ -305,11 +316,42 @@ impl Policy {
     {
         self.settle = Some(Settle {
             option: "count_if",
-            cost: Arc::new(
-                move |response, charged| {
-                    if counts(response) { charged } else { 0 }
-                },
-            ),
+            cost: SettledCost::AtHead(Arc::new(move |response, charged| match counts(response) {
+                true => charged,
+                false => 0,
+            })),
+        });
+        self
+    }
+
+    /// Like [`count_if`](Self::count_if), decided when the body of the response has ended. So it also
+    /// sees the trailers, where a gRPC call has its status when it fails in the stream of its answer.
+    ///
+    /// A request whose body does not end [complete](Ending::Complete) counts without asking:
+    /// otherwise a client could leave before the end, and try again for free.
+    ///
+    /// ```
+    /// use tower_throttle::{Header, Limit, MINUTE, Policy};
+    ///
+    /// const UNAUTHENTICATED: u32 = 16;
+    ///
+    /// let login = Policy::new("login", Limit::sliding_log(5, 15 * MINUTE))
+    ///     .by(Header::new("x-user"))
+    ///     .count_if_at_end(|end| end.grpc_status() == Some(UNAUTHENTICATED));
+    /// ```
+    #[must_use]
+    pub fn count_if_at_end<F>(mut self, counts: F) -> Self
+    where
+        F: Fn(&BodyEnd<'_>) -> bool + Send + Sync + 'static,
+    {
+        self.settle = Some(Settle {
+            option: "count_if_at_end",
+            cost: SettledCost::AtEnd(Arc::new(move |end| {
+                match end.how != Ending::Complete || counts(end) {
+                    true => end.charged,
+                    false => 0,
+                }
+            })),
         });
         self
     }
@@ -331,8 +373,7 @@ impl Policy {
     /// [`sliding_log`](Limit::sliding_log) or [`sliding_window`](Limit::sliding_window).
     ///
     /// A cost that is known only when the body has ended, as that of a stream, comes too late for
-    /// this: what produces the body takes the rest at its end, by
-    /// [`Limiter::charge`](crate::Limiter::charge).
+    /// this: see [`settle_at_end`](Self::settle_at_end).
     ///
     /// A policy that delays requests, by [`max_wait`](Self::max_wait) or as a
     /// [`leaky_bucket`](Limit::leaky_bucket) that is a queue, gives back only while nobody has
@@ -361,7 +402,49 @@ impl Policy {
     {
         self.settle = Some(Settle {
             option: SETTLE,
-            cost: Arc::new(move |response, _| cost(response)),
+            cost: SettledCost::AtHead(Arc::new(move |response, _| cost(response))),
+        });
+        self
+    }
+
+    /// Corrects the cost of a request when the body of its response has ended, as
+    /// [`settle`](Self::settle) does when the response begins. For what is known only then: the
+    /// tokens of an answer that was streamed, the rows of an export.
+    ///
+    /// Whatever produces the body counts what it uses with the request's
+    /// [`Meter`](crate::Meter); [`BodyEnd::used`] is then the cost. The
+    /// policy's [`cost`](Self::cost) is an estimate. It is taken when the request arrives, so streams
+    /// that run at the same time never exceed the limit together if their estimates cover their cost.
+    ///
+    /// The closure runs once, at the latest when the body is dropped. If it panics, the estimate
+    /// stays. The estimate also stays if there is no response, or the process ends. A body that
+    /// is dropped early has not ended [complete](Ending::Complete): a closure of your own should not
+    /// make such a request free. A response without a body (to `HEAD`, 204, 304), and one that becomes
+    /// another protocol (101, or 2xx to `CONNECT`), settles when it begins.
+    ///
+    /// `count_if`, `count_if_at_end`, `settle` and `settle_at_end` replace each other; the last one
+    /// called holds.
+    ///
+    /// ```
+    /// use tower_throttle::{Header, Limit, Policy, per_minute};
+    ///
+    /// let tokens = Policy::new("tokens", Limit::token_bucket(10_000, per_minute(10_000)))
+    ///     .by(Header::new("x-api-key"))
+    ///     .cost(500)
+    ///     .settle_at_end(|end| end.used());
+    /// let cents = Policy::new("cents", Limit::token_bucket(1_000, per_minute(10)))
+    ///     .by(Header::new("x-api-key"))
+    ///     .cost(5)
+    ///     .settle_at_end(|end| end.used_of("cents"));
+    /// ```
+    #[must_use]
+    pub fn settle_at_end<F>(mut self, cost: F) -> Self
+    where
+        F: Fn(&BodyEnd<'_>) -> u64 + Send + Sync + 'static,
+    {
+        self.settle = Some(Settle {
+            option: SETTLE_AT_END,
+            cost: SettledCost::AtEnd(Arc::new(cost)),
         });
         self
     }
@@ -373,8 +456,8 @@ impl Policy {
     /// [`fixed_window`](Limit::fixed_window) and a [`leaky_bucket`](Limit::leaky_bucket) that is no
     /// queue. Permits of sliding windows and logs cannot be handed out later than they were taken
     /// without breaking the limit in some window. Not together with [several rates](Limit::and),
-    /// [`max_wait`](Self::max_wait), [`penalty`](Self::penalty), [`count_if`](Self::count_if) or
-    /// [`settle`](Self::settle), which need the store for each request.
+    /// [`max_wait`](Self::max_wait), [`penalty`](Self::penalty), [`count_if`](Self::count_if),
+    /// [`settle`](Self::settle) and their kin, which need the store for each request.
     ///
     /// ```
     /// use tower_throttle::{Limit, Policy, Prefetch, SECOND};

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{Request, Response};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response, StatusCode};
 
 use crate::decision::Verdict;
 use crate::http::{
-    BodyKind, OnRejection, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
+    BodyKind, Held, OnRejection, QuotaFields, QuotaHeaders, Rejection, ResponseBody, is_preflight,
 };
 use crate::limiter::{
     Conclusion, CountedBy, Delay, EarlyRejection, Limiter, PendingEvaluation, RequestCharges,
 };
 use crate::request::RequestHead;
-use crate::response::ResponseHead;
+use crate::response::{Ending, Meter, ResponseHead};
 use crate::time::SystemClock;
 
 /// The settings that all services of a layer share.
@@ -71,6 +72,7 @@ impl Settings {
                 },
                 delay: conclusion.delay().to_duration(),
                 charges: conclusion.take_charges(),
+                method: None,
             }),
             Some(rejection) => {
                 let mut response = rejection.response(request, &*self.on_rejection);
@@ -117,6 +119,8 @@ pub(super) struct Admitted {
     /// The same, for another layer of the limiter.
     counted_by: Option<CountedBy>,
     charges: RequestCharges,
+    /// Of the request.
+    method: Option<Method>,
 }
 
 impl Admitted {
@@ -130,6 +134,14 @@ impl Admitted {
         }
         if let Some(charges) = &mut self.charges {
             charges.begin_use();
+            if charges.settles_at_end() {
+                // One for all layers that the request passes.
+                let known: Option<&Meter> = request.extensions().get();
+                let meter = known.cloned().unwrap_or_default();
+                request.extensions_mut().insert(meter.clone());
+                charges.meter_by(meter);
+                self.method = Some(request.method().clone());
+            }
         }
     }
 
@@ -140,12 +152,17 @@ impl Admitted {
     {
         let mut charges = self.charges.take();
         if let Some(charges) = &mut charges {
-            charges.settle_by(&ResponseHead::new(&response));
+            charges.settle_at_head(&ResponseHead::new(&response));
+            if let Some(method) = self.method.take()
+                && has_no_body(&method, response.status())
+            {
+                charges.settle_at_end(Ending::Complete, None);
+            }
         }
         self.headers.tell_of_handler(&mut response, &SystemClock);
         self.fields.add_to(&mut response);
-        // Leases are held until the response's body has ended.
-        let held = charges.filter(|charges| charges.has_leases());
+        let held = charges.filter(|charges| charges.has_leases() || charges.awaits_end());
+        let held = held.map(|charges| Held::until_end(charges, length_of(&response)));
         response.map(|body| match held {
             None => K::plain(body),
             held => K::holding(ResponseBody::inner(body, held)),
@@ -157,6 +174,20 @@ impl Admitted {
     pub(super) fn fail(&mut self) {
         self.charges = None;
     }
+}
+
+/// Whether the response to such a request ends with its head, or becomes another protocol there.
+fn has_no_body(method: &Method, status: StatusCode) -> bool {
+    *method == Method::HEAD
+        || status.is_informational()
+        || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
+        || (*method == Method::CONNECT && status.is_success())
+}
+
+/// The length of the body that the head announces.
+fn length_of<B>(response: &Response<B>) -> Option<u64> {
+    let length = response.headers().get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
 }
 
 impl fmt::Debug for Settings {

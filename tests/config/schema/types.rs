@@ -84,6 +84,7 @@ pub(super) struct Tls {
         "cost": { "type": "integer" },
         "count_status": false,
         "count_grpc_status": false,
+        "settle": false,
         "max_wait": false,
         "on_missing_key": false,
     } },
@@ -125,9 +126,14 @@ pub(super) struct Policy {
     cost: Option<Cost>,
     /// Only requests that are answered with this HTTP status count; all unless said.
     count_status: Option<OneOrMore<Status>>,
-    /// Only gRPC calls whose method returns this status count, as 16 for UNAUTHENTICATED, not those
-    /// that fail in the stream of an answer; all unless said. Beside count_status, either.
+    /// Only gRPC calls that end with this status count, as 16 for UNAUTHENTICATED; all unless said.
+    /// Beside count_status, either.
     count_grpc_status: Option<OneOrMore<GrpcStatus>>,
+    /// What the service's meter has counted when the body has ended is the cost, in place of the
+    /// estimate in `cost`: "meter", or "meter:<name>" for the meter of a name. Not beside
+    /// count_status or count_grpc_status.
+    #[schemars(regex(pattern = r"^meter(:.+)?$"))]
+    settle: Option<String>,
     /// "shadow" counts and never denies, "off" does nothing; "enforce" unless said.
     mode: Option<Mode>,
     /// gcra, token-bucket, leaky-bucket: a request that does not fit yet waits for up to so long,

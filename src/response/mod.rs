@@ -1,6 +1,13 @@
-//! What a policy reads of a response to settle the cost.
+//! What a policy reads of a response to settle the cost: of its head, or of the end of its body.
 
 use http::{Extensions, HeaderMap, Response, StatusCode};
+
+mod end;
+mod meter;
+
+pub(crate) use self::end::KeptHead;
+pub use self::end::{BodyEnd, Ending};
+pub use self::meter::Meter;
 
 /// The head of a response, borrowed: all that the cost can depend on.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +36,7 @@ impl<'a> ResponseHead<'a> {
     /// header is not a number, and for other responses.
     ///
     /// A status from a response stream is in the trailers, even if no message precedes it, and
-    /// comes too late for this: let a streaming method fail before it returns its stream, or count
-    /// all its calls.
+    /// comes too late for this: see [`Policy::count_if_at_end`](crate::Policy::count_if_at_end).
     ///
     /// ```
     /// use tower_throttle::{Header, Limit, MINUTE, Policy};
@@ -42,11 +48,16 @@ impl<'a> ResponseHead<'a> {
     ///     .count_if(|response| response.grpc_status() == Some(UNAUTHENTICATED));
     /// ```
     pub fn grpc_status(&self) -> Option<u32> {
-        let text = self.headers.get("grpc-status")?.to_str().ok()?;
-        // `parse` alone would also accept a sign.
-        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse().ok().filter(|_| is_number)
+        grpc_status(self.headers)
     }
+}
+
+/// The gRPC status in headers or trailers.
+fn grpc_status(headers: &HeaderMap) -> Option<u32> {
+    let text = headers.get("grpc-status")?.to_str().ok()?;
+    // `parse` alone would also accept a sign.
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
 }
 
 #[cfg(test)]
