@@ -2,12 +2,12 @@
 -- taken of a key is paid back, and how an action changes that.
 -- state         number or string us, or us:fraction for us + fraction / 2^32, the instant at which nothing is owed
 --                                any more
--- ARGV[at + 1]  verb                acquire | borrow | charge | credit | cancel | withdraw
+-- ARGV[at + 1]  verb                acquire | borrow | charge | hold | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us             integer >= 0; what the permits take in time; 0 and no fraction: looks
 -- ARGV[at + 3]  cost_fraction       integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us        integer >= 0; what the whole capacity takes in time
 -- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
--- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; all others: the us
+-- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; hold: how long; all others: the us
 -- ARGV[at + 7]  mark_fraction       and fraction that acquiring the permits has left; credit: 0 when not known
 -- Returns       fits, wait_us, debt_us, debt_fraction, 0; the state to keep, if any, which expires when nothing
 --                is owed; without that when it does so in the same second
@@ -87,6 +87,18 @@ local function debt(state, at, now, queues)
     end
     debt_us, debt_fraction = minus(debt_us, debt_fraction, cost_us, cost_fraction)
     return true, 0, debt_us, debt_fraction, 0, owe(debt_us, debt_fraction)
+  end
+  if verb == "hold" then
+    -- What costs so much is there when the time is over, and no more. A queue lets go on what is first.
+    local held_us, held_fraction = 0, 0
+    if not queues then
+      held_us, held_fraction = minus(tolerance_us, tolerance_fraction, cost_us, cost_fraction)
+    end
+    held_us = held_us + ARGV[at + 6]
+    if debt_us > held_us or (debt_us == held_us and debt_fraction >= held_fraction) then
+      return true, 0, debt_us, debt_fraction, 0
+    end
+    return true, 0, held_us, held_fraction, 0, owe(held_us, held_fraction)
   end
   if looks then
     return true, 0, debt_us, debt_fraction, 0

@@ -150,7 +150,7 @@ impl<'a> Together<'a> {
             .filter(|(position, check)| {
                 check.is_shadow == is_shadow
                     && committed[*position]
-                    && check.action.acquires() > 0
+                    && check.action.leaves_state()
                     && self.find(*position).is_none()
             })
             .map(|(position, _)| position)

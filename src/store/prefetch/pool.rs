@@ -287,24 +287,25 @@ fn is_back(joined: Option<Result<bool, JoinError>>) -> bool {
     matches!(joined, Some(Ok(true)))
 }
 
-/// A reset or a credit in flight. Until it arrives, or nobody waits for it any more, no batch of
+/// A reset, a hold or a credit in flight. Until it arrives, or nobody waits for it any more, no batch of
 /// its subject is taken: this process could not tell which of the two the store decided first.
 pub(super) struct ResetGuard<S: Store> {
     pool: Arc<Pool<S>>,
     key: u128,
 }
 
-/// How the check lets go of what is held, if it is a reset or a credit.
+/// How the check lets go of what is held, if it is a reset, a hold or a credit.
 #[inline]
 fn leftover(check: &Check<'_>) -> Option<Leftover> {
     match check.action {
-        Action::Reset => Some(Leftover::Forget),
+        // What is held here must not be handed out while nothing may go on.
+        Action::Reset | Action::Hold { .. } => Some(Leftover::Forget),
         Action::Credit { .. } => Some(Leftover::GiveBack),
         _ => None,
     }
 }
 
-/// Whether the check is a reset or a credit.
+/// Whether the check is a reset, a hold or a credit.
 #[inline]
 pub(super) fn is_reset(check: &Check<'_>) -> bool {
     leftover(check).is_some()
