@@ -31,6 +31,7 @@ mod conclude;
 mod control;
 mod evaluate;
 mod giving_back;
+mod hold;
 mod in_force;
 mod leases;
 mod operations;
@@ -51,6 +52,7 @@ pub use self::builder::LimiterBuilder;
 pub(crate) use self::charge::{Charges, RequestCharges};
 pub(crate) use self::conclude::Conclusion;
 pub use self::control::PolicySummary;
+pub(crate) use self::hold::Holding;
 pub(crate) use self::in_force::RulesInForce;
 pub(crate) use self::passes::CountedBy;
 pub(crate) use self::pending::PendingEvaluation;
@@ -158,7 +160,12 @@ impl Limiter {
             return Decision::of_nothing(0);
         }
         let store = &self.0.store;
-        let answer = store.ask(&policy.own_checks(subject, action, Mode::Enforce));
+        let mut checks = policy.own_checks(subject, action, Mode::Enforce);
+        if action == Action::Reset && policy.can_be_held() {
+            checks.push(policy.check_of_hold(subject, action));
+        }
+        let answer = store.ask(&checks);
+        drop(checks);
         let decisions = decisions(answer).await;
         if policy.rates.is_some() {
             return policy.decision(&mut decisions.iter());

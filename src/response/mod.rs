@@ -9,7 +9,8 @@ pub(crate) use self::end::KeptHead;
 pub use self::end::{BodyEnd, Ending};
 pub use self::meter::Meter;
 
-/// The head of a response, borrowed: all that the cost can depend on.
+/// The head of a response, borrowed: all that its cost, or a [`Feedback`](crate::Feedback), can depend
+/// on.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
@@ -28,6 +29,19 @@ impl<'a> ResponseHead<'a> {
             status: response.status(),
             headers: response.headers(),
             extensions: response.extensions(),
+        }
+    }
+
+    /// The head of a response of another type.
+    pub fn from_parts(
+        status: StatusCode,
+        headers: &'a HeaderMap,
+        extensions: &'a Extensions,
+    ) -> Self {
+        Self {
+            status,
+            headers,
+            extensions,
         }
     }
 

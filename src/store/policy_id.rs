@@ -100,6 +100,21 @@ impl PolicyId {
         })
     }
 
+    /// The end of a [hold](crate::Feedback) of the same policy. It is stored apart, in no group.
+    pub(crate) fn with_hold(&self) -> Self {
+        // No policy's name contains a control character.
+        let text = format!("{}\0hold", self.name());
+        self.clone().with(|identity| {
+            identity.group = None;
+            identity.prefetch = None;
+            identity.fingerprint = Subject::of_text(&text).to_u128();
+            #[cfg(feature = "redis")]
+            {
+                identity.rate_in_keys = "+hold".to_owned();
+            }
+        })
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Identity)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
