@@ -102,7 +102,9 @@ impl Limiter {
         let mode = policy.mode();
         let is_held = mode != Mode::Shadow
             && policy.can_be_held()
-            && self.decided_without_store(&rules, holding.key, mode).is_none();
+            && self
+                .decided_without_store(&rules, holding.key, mode)
+                .is_none();
         is_held.then(|| Holdable {
             policy: Arc::clone(policy),
             subject: self.subject(holding.key),

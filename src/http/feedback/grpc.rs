@@ -45,7 +45,9 @@ fn retry_delay(status: &[u8]) -> Option<Duration> {
     };
     // Negative ones are those above the largest signed one.
     let (seconds, nanos) = (integer(SECONDS)?, integer(NANOS)?);
-    let nanos = u32::try_from(nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    let nanos = u32::try_from(nanos)
+        .ok()
+        .filter(|nanos| *nanos < 1_000_000_000)?;
     (i64::try_from(seconds).is_ok()).then(|| Duration::new(seconds, nanos))
 }
 

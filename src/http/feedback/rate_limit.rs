@@ -20,7 +20,9 @@ pub(super) fn wait(headers: &HeaderMap) -> Option<Duration> {
 fn listed(headers: &HeaderMap) -> Option<u64> {
     let window = |name: &str| {
         let mut policies = members(headers, "ratelimit-policy");
-        policies.find(|policy| policy.item() == name)?.parameter("w")
+        policies
+            .find(|policy| policy.item() == name)?
+            .parameter("w")
     };
     let used_up = members(headers, "ratelimit").filter(|quota| quota.parameter("r") == Some(0));
     used_up
@@ -32,7 +34,8 @@ fn listed(headers: &HeaderMap) -> Option<u64> {
 fn in_dictionary(headers: &HeaderMap) -> Option<u64> {
     let value = |key: &'static str| {
         let each = members(headers, "ratelimit");
-        each.filter_map(move |member: Member<'_>| member.value(key)).last()
+        each.filter_map(move |member: Member<'_>| member.value(key))
+            .last()
     };
     until_reset(value("remaining"), value("reset"))
 }
