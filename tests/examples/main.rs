@@ -7,3 +7,4 @@ mod observability;
 mod operator;
 mod quickstart;
 mod server;
+mod upstream;
