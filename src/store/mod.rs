@@ -78,7 +78,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// 5. Parameters travel with the check: a changed limit decides what was used before.
 /// 6. A policy's name, the period of a further rate of its limit, a subject and the
 ///    [name](Algorithm::name) of the algorithm make a key; keys never influence
-///    each other. The check of a penalty has the policy and the subject of the limit before it, and
+///    each other. The end of a hold by [`Feedback`](crate::Feedback) has a key as of a rate whose
+///    period is zero. The check of a penalty has the policy and the subject of the limit before it, and
 ///    only the algorithm tells their keys apart. [`Check::fingerprint`] stands for all four.
 /// 7. What is stored is forgotten by itself once it is equal to the untouched state, and not
 ///    before.

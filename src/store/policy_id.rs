@@ -100,14 +100,11 @@ impl PolicyId {
         })
     }
 
-    /// The end of a [hold](crate::Feedback) of the same policy. It is stored apart, in no group.
+    /// The end of a [hold](crate::Feedback) of the same policy. It is stored apart, in no group: to
+    /// stores as a further rate without a period, which no limit has.
     pub(crate) fn with_hold(&self) -> Self {
-        // No policy's name contains a control character.
-        let text = format!("{}\0hold", self.name());
-        self.clone().with(|identity| {
+        self.with_extra_rate(Micros::ZERO).with(|identity| {
             identity.group = None;
-            identity.prefetch = None;
-            identity.fingerprint = Subject::of_text(&text).to_u128();
             #[cfg(feature = "redis")]
             {
                 identity.rate_in_keys = "+hold".to_owned();

@@ -180,7 +180,8 @@ pub use reply::fuzzing::redis_reply;
 /// and the version of its state: `throttle:gcra2:{9d15372b1830735a0a2d05214669e327}:client`. A
 /// [`Penalty`](crate::Penalty) has a key beside that of its policy, with the layout `penalty2`, and so
 /// has each [further rate](crate::Limit::and) of a limit, with its period in the layout:
-/// `gcra2+3600s`. The policies of a [group](crate::Policy::group) whose limits are
+/// `gcra2+3600s`. The end of a hold by [`Feedback`](crate::Feedback) stands under `gcra2+hold`. The
+/// policies of a [group](crate::Policy::group) whose limits are
 /// [`gcra`](crate::Limit::gcra), [`token_bucket`](crate::Limit::token_bucket) or
 /// [`leaky_bucket`](crate::Limit::leaky_bucket) share one key,
 /// `{prefix}:group2:{<hash of the subject>}:{group}`; all others have keys of their own there, too.

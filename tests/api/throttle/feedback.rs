@@ -262,7 +262,8 @@ async fn a_reset_of_the_key_ends_a_hold() {
     let mut service = obedient(&limiter, &upstream);
     send(&mut service).await;
     sleep(SECOND).await;
-    limiter.reset("partner", Key::everybody()).await.unwrap();
+    let reset = limiter.reset("partner", Key::everybody()).await.unwrap();
+    assert!(reset.is_allowed());
     send(&mut service).await;
     assert_eq!(upstream.arrived(), after([0, 1_000]));
 }
