@@ -2,12 +2,12 @@
 -- back, and how an action changes that.
 -- state         number or string us, or us:fraction for us + fraction / 2^32, the instant at which the debt is paid
 --                                back
--- ARGV[at + 1]  verb                acquire | borrow | charge | credit | cancel | withdraw
+-- ARGV[at + 1]  verb                acquire | borrow | charge | hold | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us             integer >= 0; the cost in time; 0 without a fraction only looks
 -- ARGV[at + 3]  cost_fraction       integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us        integer >= 0; the time in which the whole capacity comes back
 -- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
--- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; all others: the us of the state
+-- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; hold: how long; all others: the us of the state
 --                                   after the permits were acquired
 -- ARGV[at + 7]  mark_fraction       the fraction of that state; credit: both 0 if not known
 -- Returns       fits, wait_us, debt_us, debt_fraction, 0; the new state, if any; and the instant at which it expires,
@@ -87,6 +87,18 @@ local function debt(state, at, now, queues)
     end
     debt_us, debt_fraction = minus(debt_us, debt_fraction, cost_us, cost_fraction)
     return true, 0, debt_us, debt_fraction, 0, owe(debt_us, debt_fraction)
+  end
+  if verb == "hold" then
+    -- What costs so much is there when the time is over, and no more. A queue lets go on what is first.
+    local held_us, held_fraction = 0, 0
+    if not queues then
+      held_us, held_fraction = minus(tolerance_us, tolerance_fraction, cost_us, cost_fraction)
+    end
+    held_us = held_us + ARGV[at + 6]
+    if debt_us > held_us or (debt_us == held_us and debt_fraction >= held_fraction) then
+      return true, 0, debt_us, debt_fraction, 0
+    end
+    return true, 0, held_us, held_fraction, 0, owe(held_us, held_fraction)
   end
   if looks then
     return true, 0, debt_us, debt_fraction, 0

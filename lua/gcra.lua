@@ -1,6 +1,6 @@
 -- gcra: check a cost against a key's theoretical arrival time, and advance it.
 -- state         number or string tat_us, or tat_us:fraction, as debt has it
--- ARGV[at + 1]  verb             acquire | borrow | charge | credit | cancel | withdraw
+-- ARGV[at + 1]  verb             acquire | borrow | charge | hold | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0
 -- ARGV[at + 3]  cost_fraction    integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us     integer >= 0

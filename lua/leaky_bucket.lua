@@ -1,6 +1,6 @@
 -- leaky_bucket: pour a cost into a bucket that drains at a constant rate.
 -- state         number or string the instant at which the bucket is empty, as debt has it
--- ARGV[at + 1]  verb             acquire | borrow | charge | credit | cancel | withdraw
+-- ARGV[at + 1]  verb             acquire | borrow | charge | hold | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0
 -- ARGV[at + 3]  cost_fraction    integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us     integer >= 0

@@ -1,6 +1,6 @@
 -- token_bucket: acquire tokens from a bucket that is refilled continuously.
 -- state         number or string the instant at which the bucket is full, as debt has it
--- ARGV[at + 1]  verb             acquire | borrow | charge | credit | cancel | withdraw
+-- ARGV[at + 1]  verb             acquire | borrow | charge | hold | credit | cancel | withdraw
 -- ARGV[at + 2]  cost_us          integer >= 0
 -- ARGV[at + 3]  cost_fraction    integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us     integer >= 0

@@ -115,8 +115,8 @@ pub use self::error::{CheckError, ConfigError, StoreError, StoreErrorKind};
 pub use self::http::NoDecision;
 pub use self::http::extract::{ClientAddr, Extension, Header, Host, Peer, PeerAddr, PeerNetwork};
 pub use self::http::{
-    BodyKind, HeaderCost, Kept, OnRejection, PlainText, ProblemJson, QuotaHeaders, Rejection,
-    RejectionKind, ResponseBody, Route, Wrapped, responder,
+    BodyKind, Feedback, HeaderCost, HttpHead, Kept, OnRejection, PlainText, ProblemJson,
+    QuotaHeaders, ReadHead, Rejection, RejectionKind, ResponseBody, Route, Wrapped, responder,
 };
 pub use self::key::{Key, Subject};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
@@ -149,7 +149,9 @@ pub use self::store::redis::{RedisCredentials, RedisStore, RedisStoreBuilder};
 #[cfg(any(test, feature = "test-util"))]
 pub use self::time::ManualClock;
 pub use self::time::{Clock, DAY, HOUR, MINUTE, Micros, SECOND, SystemClock};
-pub use self::tower::{RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleLayer};
+pub use self::tower::{
+    RateLimit, RateLimitLayer, ResponseFuture, Throttle, ThrottleFuture, ThrottleLayer,
+};
 
 /// In the version whose pools [`RedisStore::from_pool`] takes.
 #[cfg(feature = "deadpool")]

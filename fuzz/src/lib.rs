@@ -5,6 +5,7 @@
 
 pub mod client_address;
 pub mod config_file;
+pub mod feedback;
 pub mod forwarded;
 pub mod grpc_content_type;
 pub mod key_encoding;

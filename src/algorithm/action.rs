@@ -48,6 +48,14 @@ pub enum Action {
         /// The receipt of the decision that acquired them.
         receipt: Receipt,
     },
+    /// Lets nothing go on for so long, and then at the limit's pace, without a burst. Never makes a wait
+    /// shorter. Does nothing for an algorithm that [cannot wait](crate::store::Algorithm::can_wait).
+    Hold {
+        /// How long.
+        time: Micros,
+        /// How many permits there are then; a queue ignores it, and lets go on what comes first.
+        permits: u64,
+    },
     /// Forgets the state of the key.
     Reset,
     /// Renews a lease that has not lapsed.
@@ -143,6 +151,12 @@ impl Action {
             Self::Charge(permits) => (*permits).min(MOST_COST),
             _ => 0,
         }
+    }
+
+    /// Whether there may be something to remember of a key that was never used.
+    #[cfg(feature = "memory")]
+    pub(crate) fn leaves_state(&self) -> bool {
+        self.acquires() > 0 || matches!(self, Self::Hold { .. })
     }
 
     /// The same for so many permits, for an acquire that [takes fewer](Acquire::takes_fewer).

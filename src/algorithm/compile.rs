@@ -32,6 +32,11 @@ impl Algorithm {
         valid.into_iter().map(|valid| Self::of(&valid))
     }
 
+    /// Keeps the end of a hold: as the debt of a single permit, which is all that there is.
+    pub(crate) fn of_holds() -> Self {
+        Self::of(&ValidLimit::smallest(Kind::Gcra))
+    }
+
     fn of(valid: &ValidLimit) -> Self {
         Self(match valid.kind {
             Kind::Gcra => Which::Gcra(Debt::new(valid)),

@@ -311,6 +311,9 @@ impl Algorithm {
                 _ => "acquire",
             },
             Action::Charge(_) => "charge",
+            // A charge of nothing.
+            Action::Hold { .. } if !self.can_wait() => "charge",
+            Action::Hold { .. } => "hold",
             Action::Credit { .. } | Action::Refund { .. } => "credit",
             Action::Cancel { .. } | Action::Withdraw { .. } if !self.can_wait() => "credit",
             Action::Cancel { .. } => "cancel",

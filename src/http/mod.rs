@@ -2,6 +2,7 @@
 
 mod body;
 pub(crate) mod extract;
+mod feedback;
 #[cfg(feature = "axum")]
 mod from_request;
 mod headers;
@@ -14,6 +15,7 @@ pub use self::body::{BodyKind, Kept, ResponseBody, Wrapped};
 pub use self::extract::HeaderCost;
 #[cfg(feature = "operator")]
 pub(crate) use self::extract::Ipv6Prefix;
+pub use self::feedback::{Feedback, HttpHead, ReadHead};
 #[cfg(feature = "axum")]
 pub use self::from_request::NoDecision;
 pub(crate) use self::headers::QuotaFields;

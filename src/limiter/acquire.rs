@@ -180,6 +180,22 @@ impl Limiter {
     }
 }
 
+impl WaitingPolicy {
+    /// The rules with the policy that now has this name, or those in which it was found if none has it
+    /// now.
+    pub(super) fn rules(&self, limiter: &Limiter) -> Guard<Arc<CompiledRules>> {
+        let rules = limiter.0.rules.load();
+        match rules.named(&self.name) {
+            Ok(_) => rules,
+            Err(_) => Guard::from_inner(Arc::clone(&self.found_in)),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 impl Waiting<'_> {
     /// Waits until the permits are available; if dropped before, gives them back. Permits that this
     /// process granted for lack of an answer are asked for again once the store answers: a small share
@@ -217,12 +233,7 @@ impl Waiting<'_> {
     }
 
     async fn ask(&self, longest: Duration, of_store_alone: bool) -> Result<Permit, Denied> {
-        let rules = self.limiter.0.rules.load();
-        // The policy that now has this name, or the one found before if none has it now.
-        let rules = match rules.named(&self.policy.name) {
-            Ok(_) => rules,
-            Err(_) => Guard::from_inner(Arc::clone(&self.policy.found_in)),
-        };
+        let rules = self.policy.rules(self.limiter);
         let (asked, asked_as) = {
             let policy = rules.named(&self.policy.name)?;
             let cost = self.cost.unwrap_or_else(|| policy.default_cost());

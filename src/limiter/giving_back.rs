@@ -55,7 +55,7 @@ impl Step<'_> {
         let is_done_here = match self.action {
             Action::Release(_) if self.is_in_store => return Next::Again,
             Action::Release(_) => true,
-            Action::Charge(_) => decision.is_local(),
+            Action::Charge(_) | Action::Hold { .. } => decision.is_local(),
             action => action
                 .receipt()
                 .is_some_and(|receipt| receipt.taken_of != Origin::Store),

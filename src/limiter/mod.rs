@@ -36,6 +36,7 @@ mod control;
 mod deny_list;
 mod evaluate;
 mod giving_back;
+mod hold;
 mod in_force;
 mod leases;
 mod meter;
@@ -60,6 +61,7 @@ pub(crate) use self::conclude::Conclusion;
 pub use self::control::PolicySummary;
 #[cfg(feature = "operator")]
 pub(crate) use self::deny_list::{Block, BlockedClient, MOST_BLOCKS, TooManyBlocks};
+pub(crate) use self::hold::Holding;
 pub(crate) use self::in_force::RulesInForce;
 pub use self::meter::Meter;
 pub(crate) use self::passes::CountedBy;
@@ -169,7 +171,12 @@ impl Limiter {
             return Decision::of_nothing(0);
         }
         let store = &self.0.store;
-        let answer = store.ask(&policy.own_checks(subject, action, Mode::Enforce));
+        let mut checks = policy.own_checks(subject, action, Mode::Enforce);
+        if action == Action::Reset && policy.can_be_held() {
+            checks.push(policy.check_of_hold(subject, action));
+        }
+        let answer = store.ask(&checks);
+        drop(checks);
         let decisions = decisions(answer).await;
         if policy.rates.is_some() {
             return policy.decision(&mut decisions.iter());

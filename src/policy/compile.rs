@@ -72,6 +72,7 @@ impl Policy {
         Ok(CompiledPolicy {
             rates: rates.first().copied().map(RateSet::own),
             extra_rates: extra_rates.collect(),
+            hold: id.with_hold(),
             id: id.with_prefetch(prefetch),
             wait,
             penalty,

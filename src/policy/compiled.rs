@@ -28,6 +28,8 @@ pub(crate) struct CompiledPolicy {
     /// The policy's own limit; `None` if it admits nothing.
     pub(crate) rates: Option<RateSet>,
     pub(super) extra_rates: Box<[ExtraRate]>,
+    /// Under which the end of a hold is stored.
+    pub(super) hold: PolicyId,
     /// What to do with a request that does not fit yet.
     pub(crate) wait: Wait,
     pub(crate) penalty: Option<Algorithm>,
@@ -237,6 +239,17 @@ impl CompiledPolicy {
                 .map(|algorithm| self.check_of(&self.id, subject, &algorithm, action, false))
                 .collect(),
         }
+    }
+
+    /// Whether anybody may wait for its permits, and so be held.
+    pub(crate) fn can_be_held(&self) -> bool {
+        self.algorithm().is_some_and(Algorithm::can_wait)
+    }
+
+    /// The check that applies an action to the end of a hold. That is all it is about: whoever holds
+    /// back looks there.
+    pub(crate) fn check_of_hold(&self, subject: Subject, action: Action) -> Check<'_> {
+        self.check_of(&self.hold, subject, &Algorithm::of_holds(), action, false)
     }
 
     /// The policy's decision, from the decisions on its checks, which come next in `each`.

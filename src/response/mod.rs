@@ -7,7 +7,7 @@ mod end;
 pub use self::end::{BodyEnd, Ending};
 pub(crate) use self::end::{KeptHead, Metered};
 
-/// The head of a response, borrowed: all that the cost can depend on.
+/// The head of a response, borrowed: all that a cost, or a [`Feedback`](crate::Feedback), can depend on.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ResponseHead<'a> {
@@ -26,6 +26,19 @@ impl<'a> ResponseHead<'a> {
             status: response.status(),
             headers: response.headers(),
             extensions: response.extensions(),
+        }
+    }
+
+    /// The head of a response of another type.
+    pub fn from_parts(
+        status: StatusCode,
+        headers: &'a HeaderMap,
+        extensions: &'a Extensions,
+    ) -> Self {
+        Self {
+            status,
+            headers,
+            extensions,
         }
     }
 

@@ -81,7 +81,8 @@ pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// 6. The policy's name, the period of a further rate, the subject and the algorithm's
 ///    [name](Algorithm::name) make the key, and keys never influence each other. A penalty's check has
 ///    the policy and the subject of the limit before it; only the algorithm distinguishes their keys.
-///    [`Check::fingerprint`] identifies the key.
+///    The end of a hold by [`Feedback`](crate::Feedback) has a key like that of a rate whose period is
+///    zero. [`Check::fingerprint`] identifies the key.
 /// 7. A state expires as soon as it equals the untouched state, and not before.
 /// 8. An error means that no decision was made. Its [kind](crate::StoreErrorKind) says whether permits
 ///    may have been taken. If only some keys fail, because one of several servers fails or a table is

@@ -100,6 +100,18 @@ impl PolicyId {
         })
     }
 
+    /// The end of a [hold](crate::Feedback) of the same policy. It is stored apart, in no group: to
+    /// stores as a further rate without a period, which no limit has.
+    pub(crate) fn with_hold(&self) -> Self {
+        self.with_extra_rate(Micros::ZERO).with(|identity| {
+            identity.group = None;
+            #[cfg(feature = "redis")]
+            {
+                identity.rate_in_keys = "+hold".to_owned();
+            }
+        })
+    }
+
     fn with(mut self, change: impl FnOnce(&mut Identity)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self

@@ -10,4 +10,4 @@ mod throttle;
 pub use self::future::ResponseFuture;
 pub use self::layer::RateLimitLayer;
 pub use self::service::RateLimit;
-pub use self::throttle::{Throttle, ThrottleLayer};
+pub use self::throttle::{Throttle, ThrottleFuture, ThrottleLayer};

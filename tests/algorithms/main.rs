@@ -11,6 +11,7 @@ mod differential;
 mod every_algorithm;
 mod fixed_window;
 mod gcra;
+mod hold;
 mod leaky_bucket;
 mod migrating;
 mod operations;

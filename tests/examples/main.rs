@@ -9,3 +9,4 @@ mod quickstart;
 mod readme;
 mod replay;
 mod server;
+mod upstream;

@@ -4,6 +4,7 @@
 
 mod deadlines;
 mod failures;
+mod feedback;
 #[cfg(unix)]
 mod grpcio;
 mod handlers;

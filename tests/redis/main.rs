@@ -6,3 +6,4 @@ mod connect;
 mod fleet;
 mod keys;
 mod load;
+mod upstream;

@@ -66,6 +66,11 @@ fn grpc_is_answered_as_grpc_and_nothing_else_is() {
     holds("grpc_content_type", targets::grpc_content_type::run);
 }
 
+#[test]
+fn what_an_upstream_sends_is_read_as_a_second_reading_has_it() {
+    holds("feedback", targets::feedback::run);
+}
+
 /// Runs a target over its seeds, then over mutations of them, always the same ones.
 fn holds(target: &str, run: fn(&[u8])) {
     let folder = Path::new(support::ROOT).join("fuzz/seeds").join(target);

@@ -58,6 +58,10 @@ pub enum Act {
     Refund(u64),
     Cancel(u64),
     Withdraw(u64),
+    Hold {
+        time: Micros,
+        permits: u64,
+    },
     Reset,
     Renew(LeaseId),
     Release(LeaseId),
@@ -251,6 +255,7 @@ impl Act {
                 permits,
                 receipt: last,
             },
+            Self::Hold { time, permits } => Action::Hold { time, permits },
             Self::Reset => Action::Reset,
             Self::Renew(lease) => Action::Renew(lease),
             Self::Release(lease) => Action::Release(lease),

@@ -17,7 +17,7 @@
 //!   bucket, each request is delayed until the water before it has drained; as a meter it passes at
 //!   once. Mirrors `lua/leaky_bucket.lua`.
 
-use super::action::{Acquire, Action, MOST_COST, Wait};
+use super::action::{Acquire, Action, LONGEST_WAIT, MOST_COST, Wait};
 #[cfg(feature = "memory")]
 use super::arithmetic::ask;
 use super::arithmetic::{Arithmetic, Left, decide};
@@ -165,6 +165,16 @@ impl Debt {
         self.permits_of(FixedMicros::whole(time.get()))
     }
 
+    /// The debt with which nothing goes on for so long, and after which so many permits are there.
+    fn held(&self, time: Micros, permits: u64) -> FixedMicros {
+        let time = FixedMicros::whole(time.min(LONGEST_WAIT).get());
+        // A queue waits until all before is paid back, others until what they cost is.
+        match self.queues {
+            true => time,
+            false => time.saturating_add(self.tolerance().saturating_sub(self.price(permits))),
+        }
+    }
+
     /// Whether callers may be waiting for permits that they have acquired. In a queue all callers
     /// wait; otherwise none does while the debt is within the tolerance.
     fn may_hold_up_somebody(&self, state: &State, now: Micros) -> bool {
@@ -290,6 +300,13 @@ impl Arithmetic for Debt {
     }
 
     fn adjust(&self, state: &mut State, now: Micros, action: &Action) {
+        if let Action::Hold { time, permits } = action {
+            let held = self.held(*time, *permits);
+            if self.debt(state, now) < held {
+                self.owe(state, now, held);
+            }
+            return;
+        }
         if let Action::Cancel { receipt, .. } = action
             && self.paid_at(receipt) != state.0
         {
@@ -372,8 +389,12 @@ impl Arithmetic for Debt {
     }
 
     fn arguments(&self, action: &Action) -> Arguments {
-        let price = self.price(action.permits());
+        let price = self.price(match action {
+            Action::Hold { permits, .. } => *permits,
+            action => action.permits(),
+        });
         let [us, fraction] = match action {
+            Action::Hold { time, .. } => [time.min(&LONGEST_WAIT).get(), 0],
             Action::Cancel { receipt, .. } => receipt.mark,
             Action::Refund { receipt, .. } | Action::Withdraw { receipt, .. } => {
                 let paid_at = self.paid_at(receipt);

@@ -48,6 +48,14 @@ impl ModelBucket {
                 self.level = self.full.min(self.level + back);
                 Some(0)
             }
+            Action::Hold { time, permits } => {
+                let then = match self.queues {
+                    true => self.full,
+                    false => self.full.min(i128::from(*permits) * self.permit),
+                };
+                self.level = self.level.min(then - i128::from(time.get()) * PER_US);
+                Some(0)
+            }
             Action::Reset => {
                 self.level = self.full;
                 Some(0)

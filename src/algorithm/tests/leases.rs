@@ -30,7 +30,7 @@ impl ModelLeases {
     fn act(&mut self, limit: u64, now: u64, action: &Action) -> bool {
         let number = action.lease().map_or(0, LeaseId::get);
         match action {
-            Action::Acquire(Acquire { cost: 0, .. }) | Action::Charge(0) => {}
+            Action::Acquire(Acquire { cost: 0, .. }) | Action::Charge(0) | Action::Hold { .. } => {}
             Action::Acquire(Acquire { cost, .. }) => {
                 if self.held() + (*cost) > limit {
                     return false;

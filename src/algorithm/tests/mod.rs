@@ -276,6 +276,10 @@ fn actions() -> impl Strategy<Value = Action> {
         1 => costs().prop_map(|permits| Action::Refund { permits, receipt: Receipt::default() }),
         1 => costs().prop_map(|permits| Action::Cancel { permits, receipt: Receipt::default() }),
         1 => costs().prop_map(|permits| Action::Withdraw { permits, receipt: Receipt::default() }),
+        1 => (0..3_000_000_u64, costs()).prop_map(|(us, permits)| {
+            let time = Micros::new(us);
+            Action::Hold { time, permits }
+        }),
         1 => Just(Action::Reset),
         1 => id().prop_map(Action::Renew),
         1 => id().prop_map(Action::Release),

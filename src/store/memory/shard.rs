@@ -153,7 +153,7 @@ impl Shard {
         let (algorithm, action) = (&check.algorithm, &check.action);
         let mut slot = Slot::new(fingerprint, algorithm.untouched());
         let decision = algorithm.ask(&mut slot.state, now, action);
-        if decision.outcome == Outcome::Allowed && action.acquires() > 0 {
+        if decision.outcome == Outcome::Allowed && action.leaves_state() {
             slot.note(check, &decision, now);
             self.insert(slot, now, &[])?;
         }

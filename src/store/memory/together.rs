@@ -167,7 +167,7 @@ impl<'s, 'a> Together<'s, 'a> {
             .filter(|(position, check)| {
                 check.is_shadow == is_shadow
                     && committed[*position]
-                    && check.action.acquires() > 0
+                    && check.action.leaves_state()
                     && self.find(*position).is_none()
             })
             .map(|(position, _)| position)

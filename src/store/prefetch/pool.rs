@@ -287,24 +287,25 @@ fn is_back(joined: Option<Result<bool, JoinError>>) -> bool {
     matches!(joined, Some(Ok(true)))
 }
 
-/// A reset or a credit in flight. Until it is answered or dropped, no batch of its subject is taken, since
+/// A reset, a hold or a credit in flight. Until it is answered or dropped, no batch of its subject is taken, since
 /// the order in which the store decides both would be unknown.
 pub(super) struct ResetGuard<S: Store> {
     pool: Arc<Pool<S>>,
     key: u128,
 }
 
-/// What happens to the permits held, if the check is a reset or a credit.
+/// What happens to the permits held, if the check is a reset, a hold or a credit.
 #[inline]
 fn leftover(check: &Check<'_>) -> Option<Leftover> {
     match check.action {
-        Action::Reset => Some(Leftover::Forget),
+        // What is held here must not be handed out while nothing may go on.
+        Action::Reset | Action::Hold { .. } => Some(Leftover::Forget),
         Action::Credit { .. } => Some(Leftover::GiveBack),
         _ => None,
     }
 }
 
-/// Whether the check is a reset or a credit.
+/// Whether the check is a reset, a hold or a credit.
 #[inline]
 pub(super) fn is_reset(check: &Check<'_>) -> bool {
     leftover(check).is_some()

@@ -1,7 +1,7 @@
 //! The names of stored keys: `{prefix}:{layout}:{<hash>}:{policy}`.
 //!
 //! Each further rate of a limit has a key of its own,
-//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`. The policies of a group whose algorithms count
+//! `{prefix}:{layout}+{period}:{<hash>}:{policy}`, and so has the end of a hold, with `+hold`. The policies of a group whose algorithms count
 //! in debt share one, `{prefix}:group2:{<hash>}:{group}`: a record with an entry for each. Where a
 //! state stands never depends on the numbers of a limit, as these may change for each request.
 //!

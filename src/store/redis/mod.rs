@@ -185,7 +185,8 @@ pub use reply::fuzzing::redis_reply;
 /// - a [group](crate::Policy::group), `{prefix}:group2:{<hash of the subject>}:{group}`, which holds the
 ///   states of its policies with [`gcra`](crate::Limit::gcra),
 ///   [`token_bucket`](crate::Limit::token_bucket) or [`leaky_bucket`](crate::Limit::leaky_bucket).
-///   Policies with other algorithms keep their own keys.
+///   Policies with other algorithms keep their own keys;
+/// - the end of a hold by [`Feedback`](crate::Feedback), with the layout `gcra2+hold`.
 ///
 /// All keys expire. Use a dedicated server with `maxmemory-policy noeviction`: evicting a key resets
 /// its usage.

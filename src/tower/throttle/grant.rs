@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, Id};
 use crate::decision::Decision;
 use crate::error::CheckError;
 use crate::key::Key;
-use crate::limiter::{Denied, Limiter, Permit, WaitingPolicy};
+use crate::limiter::{Denied, Holding, Limiter, Permit, WaitingPolicy};
 use crate::random::random;
 use crate::time::{MINUTE, SECOND};
 
@@ -31,6 +31,8 @@ pub(super) struct Source {
     pub(super) cost: Option<u64>,
     /// How far ahead of time permits are reserved; unbounded by default.
     pub(super) max_wait: Option<Duration>,
+    /// Whether the upstream may hold requests, so that the store is asked before each of them.
+    pub(super) obeys: bool,
 }
 
 impl Source {
@@ -41,26 +43,58 @@ impl Source {
             key: Key::everybody(),
             cost: None,
             max_wait: None,
+            obeys: false,
         })
     }
 
-    /// The permits for one request, as soon as they are available. Takes one round trip unless it
-    /// is denied: because the wait would exceed `max_wait` or take years, by a ban, because the
-    /// store fails, or because a replaced policy no longer supports waiting.
+    /// Holds all requests of the same key, those of other processes, too.
+    pub(super) fn hold(&self, time: Duration) {
+        self.limiter.hold(self.holding(), time);
+    }
+
+    fn holding(&self) -> Holding<'_> {
+        Holding {
+            policy: &self.policy,
+            key: &self.key,
+            cost: self.cost,
+        }
+    }
+
+    /// The permits for one request, as soon as they are there and no hold is in the way.
     async fn grant(self: Arc<Self>) -> Permit {
         // A new caller reserves less far ahead than callers that were denied before. Otherwise a
         // caller that arrives at the right moment, such as one that was just served, would overtake
         // them each time.
         let mut reach = self.max_wait.map_or(Duration::MAX, |longest| longest / 2);
         loop {
+            let mut permit = self.reserve(&mut reach).await;
+            if !self.obeys {
+                return permit;
+            }
+            let left = self.limiter.held(self.holding()).await;
+            if left.is_zero() {
+                return permit;
+            }
+            // Its time has passed. Given back, it would let somebody go on together with one who waits
+            // already.
+            permit.begin_use();
+            self.limiter.keep_pace_after(self.holding(), left).await;
+        }
+    }
+
+    /// The permits for one request when they are there. Takes one round trip unless it is refused:
+    /// because the wait would exceed `max_wait` or take years, by a ban, because the store fails, or
+    /// by a limit that nobody can wait for and that has replaced one that could be.
+    async fn reserve(&self, reach: &mut Duration) -> Permit {
+        loop {
             let (policy, key) = (&self.policy, &self.key);
-            let denied = match self.limiter.reserve(policy, key, self.cost, reach).await {
+            let denied = match self.limiter.reserve(policy, key, self.cost, *reach).await {
                 Ok(permit) => return permit,
                 Err(denied) => denied,
             };
             let refused = self.refused(&denied).min(ASKED_AGAIN_AFTER);
             self.limiter.delay(refused + self.jittered()).await;
-            reach = self.max_wait.unwrap_or(Duration::MAX);
+            *reach = self.max_wait.unwrap_or(Duration::MAX);
         }
     }
 

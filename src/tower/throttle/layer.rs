@@ -8,6 +8,7 @@ use tower_layer::Layer;
 use super::Throttle;
 use super::grant::Source;
 use crate::error::CheckError;
+use crate::http::Feedback;
 use crate::key::Key;
 use crate::limiter::Limiter;
 
@@ -86,6 +87,30 @@ use crate::limiter::Limiter;
 /// (`RedisStoreBuilder::max_in_flight`) even beyond its timeout. So drop a service that nobody
 /// polls.
 ///
+/// # What if the upstream asks to wait?
+///
+/// With [`feedback`](ThrottleLayer::feedback), a response such as a 429 with `Retry-After` holds the
+/// whole fleet: all callers of the same policy and key, in all processes over one store, whose layers
+/// have feedback. Before each request the store is asked once more, when its time has come; so nothing is
+/// sent before the instant that the upstream named, except what was sent already or is sent within a
+/// round trip to the store after the answer. Then callers go on at the limit's pace, without a burst. Of
+/// a limit of [several rates](crate::Limit::and), the first one sets this pace; what the others have
+/// left stays. Callers who had a place already may have to queue again, behind those whose time is
+/// later.
+///
+/// What the upstream announces only ever tightens: of several announcements the latest instant counts,
+/// and none lets anybody go on earlier than the limit does. A hold lasts for a
+/// [minute](crate::Feedback::max_hold) at most, unless it is announced again. A
+/// [reset](crate::Limiter::reset) of the key ends it.
+///
+/// It costs one more trip to the store for each request, and none without feedback. A service that is
+/// ready has passed: call it at once. Who takes permits of the same policy in another way, such as by
+/// [`acquire`](crate::Limiter::acquire) or [`check`](crate::Limiter::check), is delayed or denied by
+/// the raised debt, but does not ask once more. A hold is not seen by [`prefetch`](crate::Prefetch)ed
+/// permits of other processes, under a limit that nobody can wait for, and in shadow, where nobody waits
+/// in any case. While the store fails, its [`FailureMode`](crate::FailureMode) decides: a fleet that sends
+/// without a limit sends also during a hold.
+///
 /// # What if the key is banned?
 ///
 /// A [`Penalty`](crate::Penalty) may ban it because of denials elsewhere. Then nothing is sent
@@ -123,8 +148,9 @@ use crate::limiter::Limiter;
 /// [`timeout`](crate::LimiterBuilder::timeout), they stay taken, and the next request waits for
 /// them too: choose a timeout longer than the store's slowest answers.
 #[derive(Clone, Debug)]
-pub struct ThrottleLayer {
+pub struct ThrottleLayer<F = ()> {
     source: Arc<Source>,
+    feedback: F,
 }
 
 impl ThrottleLayer {
@@ -137,9 +163,24 @@ impl ThrottleLayer {
     pub fn new(limiter: Limiter, policy: &str) -> Result<Self, CheckError> {
         Ok(Self {
             source: Arc::new(Source::new(limiter, policy)?),
+            feedback: (),
         })
     }
 
+    /// Obeys what the responses say: when one of them asks to wait, the whole fleet does. See
+    /// [what is held](ThrottleLayer#what-if-the-upstream-asks-to-wait), and [`Feedback`] for what is
+    /// understood and for clients other than hyper and tonic.
+    #[must_use]
+    pub fn feedback<H>(mut self, feedback: Feedback<H>) -> ThrottleLayer<Feedback<H>> {
+        Arc::make_mut(&mut self.source).obeys = true;
+        ThrottleLayer {
+            source: self.source,
+            feedback,
+        }
+    }
+}
+
+impl<F> ThrottleLayer<F> {
     /// Sets the key, for example the account for which requests are sent. By default
     /// [`Key::everybody`]. [`acquire`](crate::Limiter::acquire) with the same key uses the same
     /// quota.
@@ -211,10 +252,10 @@ impl ThrottleLayer {
     }
 }
 
-impl<S> Layer<S> for ThrottleLayer {
-    type Service = Throttle<S>;
+impl<S, F: Clone> Layer<S> for ThrottleLayer<F> {
+    type Service = Throttle<S, F>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Throttle::new(inner, Arc::clone(&self.source))
+        Throttle::new(inner, Arc::clone(&self.source), self.feedback.clone())
     }
 }

@@ -6,7 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use tower_service::Service;
 
+use super::future::ThrottleFuture;
 use super::grant::{Grant, Source};
+use crate::http::{Feedback, ReadHead};
 
 /// A service that is ready when the whole fleet may send the next request; made by
 /// [`ThrottleLayer`](crate::ThrottleLayer).
@@ -28,17 +30,19 @@ use super::grant::{Grant, Source};
 ///
 /// If it is called without being ready (tower allows this panic), because nothing may be sent
 /// uncounted.
-pub struct Throttle<S> {
+pub struct Throttle<S, F = ()> {
     inner: S,
     source: Arc<Source>,
+    feedback: F,
     grant: Grant,
 }
 
-impl<S> Throttle<S> {
-    pub(super) fn new(inner: S, source: Arc<Source>) -> Self {
+impl<S, F> Throttle<S, F> {
+    pub(super) fn new(inner: S, source: Arc<Source>, feedback: F) -> Self {
         Self {
             inner,
             source,
+            feedback,
             grant: Grant::None,
         }
     }
@@ -60,13 +64,12 @@ impl<S> Throttle<S> {
     }
 }
 
-impl<S: Service<R>, R> Service<R> for Throttle<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
+impl<S, F> Throttle<S, F> {
     /// Ready when the inner service is, and the permits for one request are available.
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    fn poll_granted<R>(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<R>,
+    {
         // The permits come last. If acquired first, they would be unavailable to the fleet while an
         // inner service is slow to become ready, and services that become ready together would send
         // a burst on old permits. The price is that some services reserve a place meanwhile.
@@ -74,7 +77,10 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
         self.grant.poll_here(&self.source, cx).map(Ok)
     }
 
-    fn call(&mut self, request: R) -> S::Future {
+    fn call_granted<R>(&mut self, request: R) -> S::Future
+    where
+        S: Service<R>,
+    {
         assert!(
             self.grant.consume(),
             "the service is not ready; poll_ready must be called first"
@@ -83,14 +89,48 @@ impl<S: Service<R>, R> Service<R> for Throttle<S> {
     }
 }
 
-/// A grant is for one request, so a clone starts without one.
-impl<S: Clone> Clone for Throttle<S> {
-    fn clone(&self) -> Self {
-        Self::new(self.inner.clone(), Arc::clone(&self.source))
+impl<S: Service<R>, R> Service<R> for Throttle<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.poll_granted(cx)
+    }
+
+    fn call(&mut self, request: R) -> S::Future {
+        self.call_granted(request)
     }
 }
 
-impl<S: fmt::Debug> fmt::Debug for Throttle<S> {
+impl<S, R, H> Service<R> for Throttle<S, Feedback<H>>
+where
+    S: Service<R>,
+    H: ReadHead<S::Response> + Clone,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = ThrottleFuture<S::Future, H>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.poll_granted(cx)
+    }
+
+    fn call(&mut self, request: R) -> Self::Future {
+        let response = self.call_granted(request);
+        ThrottleFuture::new(response, Arc::clone(&self.source), self.feedback.clone())
+    }
+}
+
+/// A grant is for one request, so a clone has none.
+impl<S: Clone, F: Clone> Clone for Throttle<S, F> {
+    fn clone(&self) -> Self {
+        let (source, feedback) = (Arc::clone(&self.source), self.feedback.clone());
+        Self::new(self.inner.clone(), source, feedback)
+    }
+}
+
+impl<S: fmt::Debug, F> fmt::Debug for Throttle<S, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Throttle")
             .field("inner", &self.inner)

@@ -101,7 +101,7 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
     let wait = prop_oneof![
         3 => Just(Wait::None),
         1 => longest.clone().prop_map(Wait::Strict),
-        1 => longest.prop_map(Wait::Burst),
+        1 => longest.clone().prop_map(Wait::Burst),
     ];
     let id = (1_u64..8).prop_map(|id| LeaseId::from(NonZeroU64::new(id).unwrap()));
     let take = (
@@ -125,7 +125,8 @@ fn acts() -> [BoxedStrategy<Act>; 2] {
             .prop_map(|(permits, known)| Act::Credit { permits, known }),
         2 => cost.clone().prop_map(Act::Refund),
         1 => cost.clone().prop_map(Act::Cancel),
-        2 => cost.prop_map(Act::Withdraw),
+        2 => cost.clone().prop_map(Act::Withdraw),
+        2 => (longest, cost).prop_map(|(time, permits)| Act::Hold { time, permits }),
         1 => Just(Act::Reset),
         1 => id.clone().prop_map(Act::Renew),
         2 => id.prop_map(Act::Release),

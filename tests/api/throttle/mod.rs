@@ -1,6 +1,7 @@
 //! `ThrottleLayer`: a service that is ready when the whole fleet may send the next request.
 
 mod bans;
+mod feedback;
 mod giving_up;
 mod outage;
 mod pace;
@@ -55,6 +56,10 @@ impl Watched {
     /// When it was asked.
     fn asked(&self) -> Vec<Duration> {
         self.0.asked.lock().unwrap().clone()
+    }
+
+    fn fail_next(&self, failures: u32) {
+        self.0.failures.store(failures, Ordering::SeqCst);
     }
 
     fn limiter(&self, limit: Limit) -> Limiter {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use tower::{Layer, Service, ServiceExt, service_fn};
-use tower_throttle::{Limit, SECOND, Throttle, ThrottleLayer};
+use tower_throttle::{Feedback, Limit, SECOND, Throttle, ThrottleLayer};
 
 use super::{Partner, Watched, layer};
 
@@ -41,4 +41,6 @@ fn all_types_can_be_sent_shared_and_cloned() {
 
     plain::<ThrottleLayer>();
     plain::<Throttle<Partner>>();
+    plain::<ThrottleLayer<Feedback>>();
+    plain::<Throttle<Partner, Feedback>>();
 }

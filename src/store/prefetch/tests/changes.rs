@@ -61,6 +61,28 @@ async fn a_reset_lets_go_of_what_is_held() {
     assert_eq!(fleet.look(&subject).remaining(), 10_000);
 }
 
+/// The other processes hear of it when they ask the store.
+#[tokio::test(start_paused = true)]
+async fn a_hold_lets_go_of_what_is_held_here() {
+    let fleet = Fleet::new();
+    let (process, _) = fleet.process();
+    let limit = Limit::gcra(10_000, 366 * DAY);
+    let subject = Subject::under(limit, Some(Prefetch::new()));
+    warm_up(&process, &subject, 500).await;
+    let hold = Action::Hold {
+        time: MINUTE.into(),
+        permits: 1,
+    };
+    let _ = ask(&process, &subject, hold).await.unwrap();
+    assert!(in_hand(&process, &subject, 1).is_none());
+    assert!(
+        !ask(&process, &subject, Action::consume(1))
+            .await
+            .unwrap()
+            .is_allowed()
+    );
+}
+
 /// Otherwise the credit would cover permits that nobody has used, or the permits held could no
 /// longer be given back.
 #[tokio::test(start_paused = true)]

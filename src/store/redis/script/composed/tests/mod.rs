@@ -119,6 +119,10 @@ fn documented_verbs_are_those_that_are_sent() {
         Action::acquire(permits),
         borrowing,
         Action::Charge(permits),
+        Action::Hold {
+            time: Micros::ZERO,
+            permits,
+        },
         Action::Credit {
             permits,
             taken_at: None,

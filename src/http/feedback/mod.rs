@@ -1,0 +1,226 @@
+//! `Feedback`: what the answers of an upstream say about when to ask it again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, Response, StatusCode, header};
+
+use crate::response::ResponseHead;
+use crate::time::MINUTE;
+
+mod grpc;
+mod rate_limit;
+mod retry_after;
+mod structured;
+mod wait;
+mod x_rate_limit;
+
+/// How long the upstream's answer asks everybody to wait.
+type Announced = dyn Fn(&ResponseHead<'_>) -> Option<Duration> + Send + Sync;
+
+/// What a [`ThrottleLayer`](crate::ThrottleLayer::feedback) reads of the responses that it gets: how
+/// long the upstream wants to be left alone.
+///
+/// [`http`](Self::http) understands the usual ways to say so, and [`by`](Self::by) is for all others.
+/// The response type is that of hyper and tonic, [`http::Response`], unless [`head`](Self::head) says
+/// how to read another.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use http::{Request, Response};
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+/// use tower_throttle::{Feedback, Limit, Limiter, MemoryStore, Policy, ThrottleLayer, per_second};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let policy = Policy::new("partner", Limit::token_bucket(5, per_second(50)));
+/// let limiter = Limiter::new(MemoryStore::new(), [policy])?;
+/// let feedback = Feedback::http().max_hold(Duration::from_secs(10));
+/// let mut client = ServiceBuilder::new()
+///     .layer(ThrottleLayer::new(limiter, "partner")?.feedback(feedback))
+///     .service(service_fn(async |_: Request<()>| {
+///         Response::builder().status(429).header("retry-after", "1").body(())
+///     }));
+///
+/// let start = Instant::now();
+/// client.ready().await?.call(Request::new(())).await?;
+/// // For a second nobody in the fleet is ready.
+/// client.ready().await?;
+/// assert!(start.elapsed() > Duration::from_millis(990));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Feedback<H = HttpHead> {
+    announced: Arc<Announced>,
+    longest: Duration,
+    head: H,
+}
+
+/// Reads the head of any [`http::Response`].
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct HttpHead;
+
+/// Reads the head of a response. Implemented by [`HttpHead`], and by functions for
+/// [`Feedback::head`].
+pub trait ReadHead<R> {
+    /// The head of this response.
+    fn head<'r>(&self, response: &'r R) -> ResponseHead<'r>;
+}
+
+impl<B> ReadHead<Response<B>> for HttpHead {
+    fn head<'r>(&self, response: &'r Response<B>) -> ResponseHead<'r> {
+        ResponseHead::new(response)
+    }
+}
+
+impl<R, F> ReadHead<R> for F
+where
+    F: for<'r> Fn(&'r R) -> ResponseHead<'r>,
+{
+    fn head<'r>(&self, response: &'r R) -> ResponseHead<'r> {
+        self(response)
+    }
+}
+
+impl Feedback {
+    /// Obeys a refusal that says when to come back: see [`announced`](Self::announced).
+    pub fn http() -> Self {
+        Self::by(Self::announced)
+    }
+
+    /// Obeys what this function reads: how long nothing is to be sent, if the response says so.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tower_throttle::Feedback;
+    ///
+    /// // One that tells the wait in a header of its own, and for which others cost a second.
+    /// let feedback = Feedback::by(|response| {
+    ///     let told = response.headers.get("x-backoff-ms");
+    ///     let told = told.and_then(|told| told.to_str().ok()?.parse().ok());
+    ///     let told = told.map(Duration::from_millis).or_else(|| Feedback::announced(response));
+    ///     told.or((response.status == 429).then_some(Duration::from_secs(1)))
+    /// });
+    /// ```
+    pub fn by(
+        announced: impl Fn(&ResponseHead<'_>) -> Option<Duration> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            announced: Arc::new(announced),
+            longest: MINUTE,
+            head: HttpHead,
+        }
+    }
+
+    /// How long a refusal asks to wait, in any of the usual ways. `None` if the response is none, or
+    /// does not say.
+    ///
+    /// A refusal is a 429 or a 503, or over gRPC `RESOURCE_EXHAUSTED` or `UNAVAILABLE`. What counts is
+    /// the first of these that it has:
+    ///
+    /// | header | is read as |
+    /// |---|---|
+    /// | `Retry-After` | seconds or a date |
+    /// | `RateLimit`, with `RateLimit-Policy` | drafts 7 to 11 of the IETF: the longest time of a quota of which nothing remains; if that tells none, its window |
+    /// | `RateLimit-Reset`, with `RateLimit-Remaining` | drafts 3 to 6 |
+    /// | `X-RateLimit-Reset`, `-Reset-After`, with `X-RateLimit-Remaining` | seconds from now or since 1970, milliseconds since 1970, a date, or a duration such as `6m0s`; also as `X-Rate-Limit-`, and for several quotas such as `X-RateLimit-Reset-Tokens` |
+    ///
+    /// Of the last three nothing counts of which permits remain. Over gRPC the longer of
+    /// `grpc-retry-pushback-ms` and the `RetryInfo` in `grpc-status-details-bin` counts. They are read
+    /// where a refusal has its status: in the head of the response. That is so for every unary call
+    /// that a server refuses before it has sent a message (*trailers-only*); what stands in the
+    /// trailers after a message is not read.
+    ///
+    /// A date is compared with the response's own `Date` if it has one, so that the clocks need not
+    /// agree. One in the past asks for no wait.
+    pub fn announced(response: &ResponseHead<'_>) -> Option<Duration> {
+        announced(response, SystemTime::now())
+    }
+}
+
+impl<H> Feedback<H> {
+    /// Reads the head of other responses than [`http::Response`], such as those of reqwest:
+    ///
+    /// ```
+    /// use tower_throttle::{Feedback, ResponseHead};
+    ///
+    /// let feedback = Feedback::http().head(|response: &reqwest::Response| {
+    ///     ResponseHead::from_parts(response.status(), response.headers(), response.extensions())
+    /// });
+    /// ```
+    pub fn head<R, F>(self, head: F) -> Feedback<F>
+    where
+        F: for<'r> Fn(&'r R) -> ResponseHead<'r>,
+    {
+        Feedback {
+            announced: self.announced,
+            longest: self.longest,
+            head,
+        }
+    }
+
+    /// Sets the longest hold: a minute by default. Whoever asks for more is asked again then, and may
+    /// repeat it. So a mistake of the upstream does not stop the fleet for days.
+    #[must_use]
+    pub fn max_hold(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
+    /// How long a response asks to hold, at most the longest hold.
+    pub(crate) fn read<R>(&self, response: &R) -> Option<Duration>
+    where
+        H: ReadHead<R>,
+    {
+        let announced = (self.announced)(&self.head.head(response))?.min(self.longest);
+        (!announced.is_zero()).then_some(announced)
+    }
+}
+
+impl<H: Clone> Clone for Feedback<H> {
+    fn clone(&self) -> Self {
+        Self {
+            announced: Arc::clone(&self.announced),
+            longest: self.longest,
+            head: self.head.clone(),
+        }
+    }
+}
+
+impl<H> fmt::Debug for Feedback<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feedback")
+            .field("max_hold", &self.longest)
+            .finish_non_exhaustive()
+    }
+}
+
+fn announced(response: &ResponseHead<'_>, here: SystemTime) -> Option<Duration> {
+    if let Some(code) = response.grpc_status() {
+        return grpc::wait(code, response.headers);
+    }
+    let refusals = [
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::SERVICE_UNAVAILABLE,
+    ];
+    if !refusals.contains(&response.status) {
+        return None;
+    }
+    let headers = response.headers;
+    let now = text(headers, header::DATE.as_str())
+        .and_then(|date| httpdate::parse_http_date(date).ok())
+        .unwrap_or(here);
+    retry_after::wait(headers, now)
+        .or_else(|| rate_limit::wait(headers))
+        .or_else(|| x_rate_limit::wait(headers, now))
+}
+
+/// The value of a header that is there once or more, of which the first counts.
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+#[cfg(test)]
+mod tests;

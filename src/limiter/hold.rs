@@ -1,0 +1,130 @@
+//! Holds: an upstream has asked to be left alone, and the whole fleet obeys.
+//!
+//! One question raises the debt of the policy's first rate, so that whoever asks from now on waits
+//! until the hold is over and then goes on at that rate's pace. It also stores when the hold is over,
+//! under a key of its own: those who wait already were told before when to go on. They look there when
+//! their time comes. The debt would not tell them, as it may be as large without a hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::acquire::WaitingPolicy;
+use super::{Limiter, decisions};
+use crate::algorithm::Action;
+use crate::key::{Key, Subject};
+use crate::mode::Mode;
+use crate::policy::CompiledPolicy;
+use crate::store::{Answer, Check, Store as _};
+use crate::task::spawn_polled;
+use crate::time::{Micros, SECOND};
+use crate::trace;
+
+/// Whose requests are held, and what each of them costs.
+#[derive(Clone, Copy)]
+pub(crate) struct Holding<'a> {
+    pub(crate) policy: &'a WaitingPolicy,
+    pub(crate) key: &'a Key,
+    /// The policy's own by default.
+    pub(crate) cost: Option<u64>,
+}
+
+/// The policy in force, and whose requests are held under it.
+struct Holdable {
+    policy: Arc<CompiledPolicy>,
+    subject: Subject,
+    cost: u64,
+}
+
+impl Limiter {
+    /// Lets nobody go on for so long. Who waits longer already waits no less. The store is asked when
+    /// this returns, and its answer is awaited by nobody.
+    pub(crate) fn hold(&self, holding: Holding<'_>, time: Duration) {
+        let Some(of) = self.holdable(holding) else {
+            return;
+        };
+        trace::debug!(
+            policy = of.policy.id.name(),
+            hold_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            "held by the upstream"
+        );
+        let time = Micros::from(time);
+        let until = Action::Hold { time, permits: 1 };
+        let answer = self.0.store.ask(&[
+            of.pace_after(time),
+            of.policy.check_of_hold(of.subject, until),
+        ]);
+        if let Answer::Pending(answer) = answer
+            && let Some(runtime) = self.runtime_to_go_on(None)
+        {
+            let mut in_flight = self.in_flight_guard();
+            spawn_polled(&runtime, async move {
+                let _ = decisions(Answer::Pending(answer)).await;
+                in_flight.arrived();
+            });
+        }
+    }
+
+    /// How long requests are still held.
+    pub(crate) async fn held(&self, holding: Holding<'_>) -> Micros {
+        loop {
+            let answer = match self.holdable(holding) {
+                Some(of) => {
+                    let look = of.policy.check_of_hold(of.subject, Action::look());
+                    self.0.store.ask(&[look])
+                }
+                None => return Micros::ZERO,
+            };
+            let decisions = decisions(answer).await;
+            match decisions.iter().next() {
+                Some(decision) if !decision.is_allowed() => {}
+                decision => return decision.map_or(Micros::ZERO, |it| it.reset_after),
+            }
+            // The store gives no answer, and the policy denies what it does not know.
+            self.delay(SECOND).await;
+        }
+    }
+
+    /// Raises the debt once more: permits that were given back since may have lowered it, and then all
+    /// who are held would go on together.
+    pub(crate) async fn keep_pace_after(&self, holding: Holding<'_>, left: Micros) {
+        let Some(of) = self.holdable(holding) else {
+            return;
+        };
+        let answer = self.0.store.ask(&[of.pace_after(left)]);
+        drop(of);
+        let _ = decisions(answer).await;
+    }
+
+    /// `None` if nobody waits under the policy as it is now.
+    fn holdable(&self, holding: Holding<'_>) -> Option<Holdable> {
+        let rules = holding.policy.rules(self);
+        let policy = rules.named(holding.policy.name()).ok()?;
+        let mode = policy.mode();
+        let is_held = mode != Mode::Shadow
+            && policy.can_be_held()
+            && self
+                .decided_without_store(&rules, holding.key, mode)
+                .is_none();
+        is_held.then(|| Holdable {
+            policy: Arc::clone(policy),
+            subject: self.subject(holding.key),
+            cost: holding.cost.unwrap_or_else(|| policy.default_cost()),
+        })
+    }
+}
+
+impl Holdable {
+    /// The check that lets the first request go on after this time, and others at the limit's pace. Of
+    /// a limit of several rates the first one sets it. The others are budgets, which a hold does not
+    /// use up.
+    fn pace_after(&self, time: Micros) -> Check<'_> {
+        // What costs more than there ever is waits for all that was taken before it, not for itself.
+        let permits = match self.cost > self.policy.capacity() {
+            true => 0,
+            false => self.cost,
+        };
+        let action = Action::Hold { time, permits };
+        let first = self.policy.algorithm().expect("it can be held");
+        self.policy.check(0, self.subject, first, action, false)
+    }
+}
