@@ -197,6 +197,7 @@
 //! | `tonic-tls` | | the peer's address for a server that accepts TLS connections with tokio-rustls itself |
 //! | `metrics` | | `Metrics`: what is decided and how the store fares, for the crate `metrics` |
 //! | `tracing` | yes | denials and failures as events, trips to the store as spans |
+//! | `calendar` | | `Limit::calendar`: months, weeks and days in a time zone, by the crate jiff |
 //! | `config` | | `Config`: the same policies from a file, which is read again when it changes; takes `memory` and `redis` along |
 //! | `test-util` | | for tests of services: `ManualClock`, `AlwaysAllow`, `AlwaysDeny`, `clock_for_tests` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -259,6 +260,8 @@ pub use self::http::{
     RejectionKind, ResponseBody, Route, Wrapped, responder,
 };
 pub use self::key::{Key, Subject};
+#[cfg(feature = "calendar")]
+pub use self::limit::{Calendar, Weekday};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
 pub use self::limiter::{
     AccessList, Denied, Limiter, LimiterBuilder, Permit, PolicySummary, Rules,

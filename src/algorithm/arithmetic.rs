@@ -71,6 +71,12 @@ pub(super) trait Arithmetic: Sized {
     /// Scales its permits to a share.
     fn scale(&mut self, share: Share);
     fn quota(&self) -> (u64, Micros);
+    /// The same for the window of a reading, if windows differ in their lengths.
+    #[inline]
+    fn quota_of(&self, reading: &Reading) -> (u64, Micros) {
+        let _ = reading;
+        self.quota()
+    }
     /// What is left after `charged` permits were taken from what was read.
     fn left(&self, reading: &Reading, charged: u64) -> Left;
     fn arguments(&self, action: &Action) -> Arguments;
@@ -255,7 +261,7 @@ pub(super) fn decide<T: Arithmetic>(
         receipt.at = Micros::ZERO;
         receipt.mark[0] = mark[0].saturating_sub(reading.at.get());
     }
-    let (limit, window) = algorithm.quota();
+    let (limit, window) = algorithm.quota_of(&reading);
     let mut decision = Decision {
         remaining,
         reset_after,

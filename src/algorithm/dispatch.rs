@@ -234,15 +234,22 @@ impl Algorithm {
         matches!(self.0, Which::SlidingLog(_))
     }
 
-    /// Whether its windows begin at multiples of their length by the wall clock.
+    /// Whether its windows begin where the wall clock says.
     #[cfg(feature = "memory")]
     #[inline]
     pub(crate) fn is_aligned(&self) -> bool {
         matches!(&self.0, Which::FixedWindow(window) if window.is_aligned())
     }
 
+    /// Whether a calendar says where its windows begin.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn is_by_calendar(&self) -> bool {
+        matches!(&self.0, Which::FixedWindow(window) if window.is_by_calendar())
+    }
+
     /// The same for a store whose clock shows `now` when the wall clock shows `wall`.
-    #[cfg(feature = "memory")]
+    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(crate) fn aligned_by(&self, wall: Micros, now: Micros) -> Self {
         match self.0 {
             Which::FixedWindow(window) => Self(Which::FixedWindow(window.aligned_by(wall, now))),

@@ -6,6 +6,7 @@
 
 mod action;
 mod arithmetic;
+mod calendar;
 mod compile;
 mod concurrency;
 mod debt;

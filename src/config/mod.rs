@@ -106,12 +106,15 @@
 //! | field | means | absent |
 //! |---|---|---|
 //! | `name` | its name in headers, answers and stored keys | an error |
-//! | `algorithm` | `"gcra"`, `"token-bucket"`, `"leaky-bucket"`, `"fixed-window"`, `"sliding-counter"`, `"sliding-window"`, `"sliding-log"`, `"concurrency"`: see [`Limit`](crate::Limit) | an error |
-//! | `limit` | permits in a period: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; concurrency: requests at the same time, as `20`; the others: also a list of up to four rates, as `["10/s", "1000/h"]`, see [`Limit::and`] | an error |
+//! | `algorithm` | `"gcra"`, `"token-bucket"`, `"leaky-bucket"`, `"fixed-window"`, `"calendar"` (feature `calendar`), `"sliding-counter"`, `"sliding-window"`, `"sliding-log"`, `"concurrency"`: see [`Limit`](crate::Limit) | an error |
+//! | `limit` | permits in a period: `"10/s"`, `"100/min"`, `"5/15min"`, `"20/250ms"`, also `h`, `day`; token-bucket, leaky-bucket: the rate; calendar: permits in a `month`, `week` or `day`, as `"1000000/month"`; concurrency: requests at the same time, as `20`; the others: also a list of up to four rates, as `["10/s", "1000/h"]`, see [`Limit::and`] | an error |
 //! | `burst` | gcra: permits that can be taken at once; a list if `limit` is one | as many as the limit |
 //! | `capacity` | token-bucket, leaky-bucket: permits that the bucket holds | as many as the limit |
 //! | `delay` | leaky-bucket: requests leave one after the other; `false`: each request that fits passes at once | `true` |
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days in UTC, see [`Limit::aligned`] | `false` |
+//! | `zone` | calendar: the time zone, by its name in the IANA time-zone database, as `"Europe/Berlin"`: see `Calendar` | `"UTC"` |
+//! | `anchor` | calendar, a month: the day on which it begins, `1` to `31`; a shorter month begins with its last day | `1` |
+//! | `first_day` | calendar, a week: the day on which it begins, as `"sunday"` | `"monday"` |
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
 //! | `lease` | concurrency: how long a request counts after its server was killed | `"30s"` |
 //! | `tiers` | other limits for requests in which a key has certain values, see below | all have the policy's |
@@ -124,7 +127,7 @@
 //! | `max_wait` | gcra, token-bucket, leaky-bucket: how long a request may be delayed until it fits, 1 ms to 24 h | it is denied |
 //! | `group` | policies of one group share a key for each subject, if their algorithm is gcra, token-bucket or leaky-bucket, so that several of them cost a request little more than one: see [`Policy::group`](crate::Policy::group) | a key of its own |
 //! | `penalty` | a subject that is denied too often is banned, see below | nobody is banned |
-//! | `prefetch` | gcra, token-bucket, fixed-window, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`Prefetch`](crate::Prefetch); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
+//! | `prefetch` | gcra, token-bucket, fixed-window, calendar, leaky-bucket without delay: `true`, or `{ share = 0.1, max_age = "1s" }`; permits of busy subjects are taken in batches: see [`Prefetch`](crate::Prefetch); not with several rates, `max_wait`, `penalty`, `count_status` or `count_grpc_status` | each request is a question |
 //! | `on_missing_key` | what becomes of a request without the header, the host or the [`UserId`] in `key`: `"shared"`, `"reject"`, `"skip"`, see [`OnMissingKey`](crate::OnMissingKey) | `"shared"`; without a `UserId`, 500 |
 //! | `on_store_failure` | as above, for this policy | the file's choice |
 //! | `show_subject` | `true`: the log, observers and the list of who is denied most show whom it denies, see [`Policy::show_subject`](crate::Policy::show_subject) | they show a hash |
@@ -222,6 +225,8 @@
 //! [`Limiter::set_mode`]: crate::Limiter::set_mode
 
 mod access;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod client_address;
 mod configuration;
 mod error;

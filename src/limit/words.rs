@@ -49,7 +49,10 @@ impl Limit {
                     ""
                 })
             }
-            Kind::FixedWindow => write!(f, "{permits} in each window of {period}"),
+            Kind::FixedWindow => match &self.calendar {
+                Some(calendar) => write!(f, "{permits} in each {calendar}"),
+                None => write!(f, "{permits} in each window of {period}"),
+            },
             Kind::SlidingLog | Kind::SlidingWindow => write!(f, "{permits} in any {period}"),
             Kind::SlidingCounter => write!(f, "about {permits} in any {period}"),
             Kind::Concurrency => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::rate::{MOST_RATES, Said};
-use super::{DEFAULT_SLICES, Kind, Limit, MOST_PERMITS, Words};
+use super::{DEFAULT_SLICES, Kind, Limit, MOST_PERMITS, Schedule, Words};
 use crate::error::ConfigError;
 use crate::time::{DAY, Micros, SECOND};
 
@@ -17,6 +17,8 @@ pub(crate) struct ValidLimit {
     /// The most permits at once.
     pub(crate) capacity: u64,
     pub(crate) aligned: bool,
+    /// When windows begin, if a calendar says it.
+    pub(crate) schedule: Option<&'static Schedule>,
     pub(crate) slices: u32,
     /// Whether a leaky bucket is a queue.
     pub(crate) queues: bool,
@@ -31,6 +33,7 @@ impl ValidLimit {
             period: SECOND.into(),
             capacity: 1,
             aligned: false,
+            schedule: None,
             slices: 1,
             queues: true,
         }
@@ -74,6 +77,9 @@ impl Limit {
             period,
             capacity: self.validate_capacity()?,
             aligned: self.aligned,
+            schedule: (self.calendar.as_ref())
+                .map(|calendar| calendar.schedule())
+                .transpose()?,
             slices: self.validate_slices()?,
             queues: !self.without_delay,
         })
@@ -116,6 +122,9 @@ impl Limit {
             if given && self.kind != Some(kind) {
                 return Err(ConfigError::not_for(option, name));
             }
+        }
+        if self.aligned && self.calendar.is_some() {
+            return Err(ConfigError::not_for("aligned", "fixed_window"));
         }
         Ok(())
     }
@@ -215,7 +224,7 @@ impl Limit {
         if !self.rates.are_several() {
             return Ok(());
         }
-        if !self.kind.is_some_and(Kind::is_said_as_rate) {
+        if !self.kind.is_some_and(Kind::is_said_as_rate) || self.calendar.is_some() {
             return Err(ConfigError::not_for("and", SAID_AS_RATE));
         }
         if self.rates.count() > MOST_RATES {

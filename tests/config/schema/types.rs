@@ -98,7 +98,7 @@ pub(super) struct Policy {
     /// How it counts.
     algorithm: Algorithm,
     /// Permits in a time, as "100/min" or "5/15min", or a list of up to four of these, which all have
-    /// to hold; of concurrency, requests at the same time, as 20. "0/s", or 0, admits nothing.
+    /// to hold; of calendar, permits in a month, week or day, as "1000000/month"; of concurrency, requests at the same time, as 20. "0/s", or 0, admits nothing.
     limit: Limit,
     /// gcra: permits that can be taken at once; as many as the limit unless said. A list, when the
     /// limit is one: a number for each rate.
@@ -109,6 +109,14 @@ pub(super) struct Policy {
     delay: Option<bool>,
     /// fixed-window: whether windows begin at full minutes, hours, days in UTC; not so unless said.
     aligned: Option<bool>,
+    /// calendar: the time zone, by its name in the IANA time-zone database, as "Europe/Berlin"; "UTC"
+    /// unless said.
+    zone: Option<String>,
+    /// calendar, a month: the day on which it begins, the last one of a shorter month; 1 unless said.
+    #[schemars(range(min = 1, max = 31))]
+    anchor: Option<u8>,
+    /// calendar, a week: the day on which it begins; "monday" unless said.
+    first_day: Option<Weekday>,
     /// sliding-window: counts for each window; 10 unless said.
     #[schemars(range(min = 1, max = 1000))]
     slices: Option<u32>,
@@ -144,7 +152,7 @@ pub(super) struct Policy {
     group: Option<String>,
     /// Bans who is denied too often.
     penalty: Option<Penalty>,
-    /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of subjects that
+    /// gcra, token-bucket, fixed-window, calendar, leaky-bucket without delay: takes permits of subjects that
     /// are often asked for in batches; false unless said.
     prefetch: Option<Prefetch>,
     /// What becomes of a request that does not say whose it is; unless said "shared", and 500 without a
@@ -277,7 +285,7 @@ enum Limit {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String);
+struct Rate(#[schemars(regex(pattern = r"^[0-9]+/([0-9]*(ms|s|min|h|day)|week|month)$"))] String);
 
 #[derive(Deserialize, JsonSchema)]
 struct Permits(#[schemars(range(min = 1, max = 999_999_999_999_999_u64))] u64);
@@ -331,10 +339,23 @@ enum Algorithm {
     TokenBucket,
     LeakyBucket,
     FixedWindow,
+    Calendar,
     SlidingCounter,
     SlidingWindow,
     SlidingLog,
     Concurrency,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Weekday {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
 }
 
 #[derive(Deserialize, JsonSchema)]
