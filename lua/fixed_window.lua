@@ -15,12 +15,15 @@
 -- Returns       fits, wait_us, used, ends_in_us, 0; the state to keep, if any, which expires when the window
 --                ends, or by a calendar some time later; without that when it expires as it did. Also of what does
 --                not fit, when it is repaired
--- Mirrors       src/algorithm/fixed_window.rs, src/algorithm/calendar.rs
+-- Mirrors       src/algorithm/fixed_window.rs
 local function fixed_window_text(opened, ends, used, kept_until)
   if kept_until > ends then
     return string.format("%d:%d:%d:%d", opened, ends, used, kept_until)
   end
   return string.format("%d:%d:%d", opened, ends, used)
+end
+local function fixed_window_slack(window_us)
+  return math.min(math.floor(window_us / 2), 86400000000)
 end
 local function fixed_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -36,8 +39,8 @@ local function fixed_window(state, at, now)
       last = now - gone % behind_us
       following, after, window_us = last + behind_us, last + 2 * behind_us, behind_us
     end
-    -- Instants that are no further apart are one boundary by different rules.
-    slack = math.min(math.floor(window_us / 2), 86400000000)
+    -- Instants that are no further apart are one boundary by different rules: src/algorithm/calendar.rs.
+    slack = fixed_window_slack(window_us)
   end
 
   local opened, ends, used, charged_ends, kept_until = 0, 0, 0, 0, 0
@@ -119,7 +122,7 @@ local function fixed_window(state, at, now)
   end
 
   if by_calendar then
-    kept_until = ends + slack
+    kept_until = ends + fixed_window_slack(ends - opened)
     expires = kept_until
   else
     kept_until = ends

@@ -10,9 +10,9 @@
 //!   not as near to that.
 //! - The state is kept for as long behind its end.
 
-use super::fixed_window::State;
+use super::window::{State, slack};
 use crate::limit::Schedule;
-use crate::time::{DAY, Micros, SECOND};
+use crate::time::{Micros, SECOND};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ByCalendar {
@@ -101,16 +101,11 @@ impl Around {
         self.after.saturating_sub(self.next)
     }
 
-    /// Instants that are no further apart are one boundary by different rules.
-    fn slack(&self) -> Micros {
-        Micros::new(self.length().get() / 2).min(DAY.into())
-    }
-
     /// The window that a request at `now` belongs to.
     pub(super) fn current(&self, state: &State, now: Micros) -> State {
-        let slack = self.slack();
+        let slack = slack(self.length());
         // What is no longer kept may have been forgotten.
-        let (before, is_kept) = match now < state.kept_until {
+        let (before, is_kept) = match now < state.kept_until() {
             true => (*state, true),
             false => (State::default(), false),
         };
@@ -124,7 +119,7 @@ impl Around {
         let earlier = [self.last, self.next].into_iter().find(ends_it);
         let ends = earlier.unwrap_or(before.ends);
         if now < ends {
-            return self.kept(State { ends, ..before });
+            return before.ending(ends).by_calendar(true);
         }
         let opened = match is_kept {
             true => self.last.max(ends),
@@ -134,28 +129,11 @@ impl Around {
             true => self.next,
             false => self.after,
         };
-        self.kept(State {
-            opened,
-            ends,
-            used: 0,
-            kept_until: Micros::ZERO,
-        })
+        State::new(opened, ends, 0).by_calendar(true)
     }
 
     /// The window that begins here in place of one by a clock that was ahead.
     pub(super) fn repaired(&self, used: u64) -> State {
-        self.kept(State {
-            opened: self.last,
-            ends: self.next,
-            used,
-            kept_until: Micros::ZERO,
-        })
-    }
-
-    fn kept(&self, state: State) -> State {
-        State {
-            kept_until: state.ends.saturating_add(self.slack()),
-            ..state
-        }
+        State::new(self.last, self.next, used).by_calendar(true)
     }
 }

@@ -5,7 +5,7 @@ use super::action::{Acquire, Action, Wait};
 use super::arithmetic::{Arithmetic, commit, never_fits, read};
 use super::reading::{Arguments, Reading, Share};
 use super::{
-    concurrency, debt, fixed_window, penalty, sliding_counter, sliding_log, sliding_window,
+    concurrency, debt, fixed_window, penalty, sliding_counter, sliding_log, sliding_window, window,
 };
 use crate::decision::{Decision, Receipt};
 use crate::time::Micros;
@@ -71,7 +71,7 @@ impl Algorithm {
             Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_) => {
                 Remembered::Debt(debt::State::default())
             }
-            Which::FixedWindow(_) => Remembered::FixedWindow(fixed_window::State::default()),
+            Which::FixedWindow(_) => Remembered::FixedWindow(window::State::default()),
             Which::SlidingLog(_) => Remembered::SlidingLog(Box::default()),
             Which::SlidingWindow(_) => Remembered::SlidingWindow(Box::default()),
             Which::SlidingCounter(_) => {
@@ -361,7 +361,7 @@ pub struct State(pub(super) Remembered);
 #[derive(Clone, Debug)]
 pub(super) enum Remembered {
     Debt(debt::State),
-    FixedWindow(fixed_window::State),
+    FixedWindow(window::State),
     SlidingLog(Box<sliding_log::State>),
     SlidingWindow(Box<sliding_window::State>),
     SlidingCounter(sliding_counter::State),

@@ -8,6 +8,7 @@ use super::action::{Acquire, Action};
 use super::arithmetic::{Arithmetic, Left};
 use super::calendar::ByCalendar;
 use super::reading::{Arguments, Reading, Share, added, fits, padded, remaining};
+use super::window::State;
 use crate::decision::Decision;
 use crate::limit::ValidLimit;
 use crate::time::{DAY, Micros};
@@ -31,16 +32,6 @@ enum Opens {
         ahead: Micros,
     },
     ByCalendar(ByCalendar),
-}
-
-/// A window and the permits taken in it; a window that has ended for a key that was never used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
-    pub(super) opened: Micros,
-    pub(super) ends: Micros,
-    pub(super) used: u64,
-    /// When it is forgotten: of a window by a calendar, some time behind its end.
-    pub(super) kept_until: Micros,
 }
 
 impl FixedWindow {
@@ -94,11 +85,7 @@ impl FixedWindow {
         let ends = state.ends.min(state.opened.saturating_add(self.window));
         // If the clock stepped back to before the window opened, this still counts in it.
         if now < ends {
-            return State {
-                ends,
-                kept_until: ends,
-                ..*state
-            };
+            return state.ending(ends).by_calendar(false);
         }
         let into = match self.opens {
             Opens::Aligned { ahead } => now.saturating_add(ahead).get() % self.window.get(),
@@ -108,13 +95,7 @@ impl FixedWindow {
     }
 
     fn opened(&self, opened: Micros, used: u64) -> State {
-        let ends = opened.saturating_add(self.window);
-        State {
-            opened,
-            ends,
-            used,
-            kept_until: ends,
-        }
+        State::new(opened, opened.saturating_add(self.window), used)
     }
 }
 
@@ -128,20 +109,20 @@ impl Arithmetic for FixedWindow {
         if let Opens::ByCalendar(calendar) = &self.opens {
             let around = calendar.around(now);
             let is_ahead = state.opened > now.saturating_add(around.length());
-            return is_ahead.then(|| around.repaired(state.used));
+            return is_ahead.then(|| around.repaired(state.used()));
         }
         let is_ahead = state.opened > now.saturating_add(self.window);
-        is_ahead.then(|| self.opened(now, state.used))
+        is_ahead.then(|| self.opened(now, state.used()))
     }
 
     fn read(&self, state: &State, now: Micros, acquire: &Acquire) -> Reading {
         let current = self.current(state, now);
-        let fits = fits(current.used, acquire.cost, self.limit);
+        let fits = fits(current.used(), acquire.cost, self.limit);
         let ends_in = current.ends.saturating_sub(now);
         Reading {
             fits,
             wait: if fits { Micros::ZERO } else { ends_in },
-            level: [current.used, ends_in.get()],
+            level: [current.used(), ends_in.get()],
             next: Micros::ZERO,
             at: now,
         }
@@ -149,7 +130,7 @@ impl Arithmetic for FixedWindow {
 
     fn charge(&self, state: &mut State, now: Micros, permits: u64) {
         *state = self.current(state, now);
-        state.used = added(state.used, permits);
+        *state = state.with_used(added(state.used(), permits));
     }
 
     /// Gives back in the window in which the permits were counted, without changing its end: others
@@ -160,20 +141,20 @@ impl Arithmetic for FixedWindow {
             action => (action.receipt()).is_none_or(|receipt| receipt.mark == mark(state.ends)),
         };
         // Permits of an earlier window came back when it ended.
-        let back = state.used.min(action.permits());
+        let back = state.used().min(action.permits());
         if back == 0 || !was_taken_in_it || now >= state.ends {
             return;
         }
-        state.used -= back;
+        *state = state.with_used(state.used() - back);
         // Nobody uses this window: the next request opens a new one. But where a window by a calendar
         // has begun, by whichever rules, is known by its state.
-        if state.used == 0 && state.kept_until == state.ends {
+        if state.used() == 0 && !state.is_by_calendar() {
             *state = State::default();
         }
     }
 
     fn expires_at(state: &State) -> Micros {
-        state.kept_until
+        state.kept_until()
     }
 
     fn scale(&mut self, share: Share) {

@@ -20,6 +20,7 @@ mod reading;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
+mod window;
 
 pub use self::action::{Acquire, Action, LeaseId, Wait};
 #[cfg(feature = "redis")]

@@ -114,7 +114,7 @@
 //! | `aligned` | fixed-window: windows begin at full minutes, hours, days in UTC, see [`Limit::aligned`] | `false` |
 //! | `zone` | calendar: the time zone, by its name in the IANA time-zone database, as `"Europe/Berlin"`: see `Calendar` | `"UTC"` |
 //! | `anchor` | calendar, a month: the day on which it begins, `1` to `31`; a shorter month begins with its last day | `1` |
-//! | `first_day` | calendar, a week: the day on which it begins, as `"sunday"` | `"monday"` |
+//! | `first_day` | calendar, a week: the day on which it begins: `"monday"`, `"tuesday"`, `"wednesday"`, `"thursday"`, `"friday"`, `"saturday"` or `"sunday"` | `"monday"` |
 //! | `slices` | sliding-window: counts for each window, 1 to 1000 | `10` |
 //! | `lease` | concurrency: how long a request counts after its server was killed | `"30s"` |
 //! | `tiers` | other limits for requests in which a key has certain values, see below | all have the policy's |
