@@ -44,6 +44,7 @@
 //! | the same, expressed as a bucket and its refill rate | [`Limit::token_bucket`] |
 //! | requests that leave one after the other at a steady rate | [`Limit::leaky_bucket`] |
 //! | "100 a day", as people count: all of it is back at a certain time | [`Limit::fixed_window`] |
+//! | a quota a month, a week or a day, in a time zone, as an invoice says it | `Limit::calendar` (feature `calendar`) |
 //! | about `n` in any period, for large numbers where an estimate will do | [`Limit::sliding_counter`] |
 //! | never more than `n` in *any* period: logins, text messages | [`Limit::sliding_log`] |
 //! | the same for large numbers; permits come back up to one slice late | [`Limit::sliding_window`] |

@@ -150,6 +150,28 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "calendar")]
+    #[test]
+    fn a_calendar_says_its_zone_and_where_its_windows_begin() {
+        use crate::limit::{Calendar, Weekday};
+
+        let berlin = |calendar: Calendar| calendar.zone("europe/berlin").unwrap();
+        for (calendar, words) in [
+            (Calendar::month(), "5 in each month, UTC"),
+            (
+                berlin(Calendar::month().anchor(31)),
+                "5 in each month from day 31, Europe/Berlin",
+            ),
+            (berlin(Calendar::day()), "5 in each day, Europe/Berlin"),
+            (
+                Calendar::week().first_day(Weekday::Sunday),
+                "5 in each week from Sunday, UTC",
+            ),
+        ] {
+            assert_eq!(Limit::calendar(5, calendar).to_string(), words);
+        }
+    }
+
     #[test]
     fn a_time_of_no_whole_microseconds_is_no_trouble() {
         assert_eq!(Words(Duration::ZERO).to_string(), "0ns");
