@@ -14,7 +14,7 @@ use super::Micros;
 /// exception is `RedisStoreBuilder::clock_for_tests`.
 pub trait Clock: Send + Sync + 'static {
     /// Microseconds since the Unix epoch, on a clock that should not step when the system's clock is
-    /// set: everything but aligned windows goes by it.
+    /// set: everything but aligned windows and calendars goes by it.
     ///
     /// If it does step back, that frees no capacity, and nobody waits for more than two windows; but
     /// [`gcra`](crate::Limit::gcra) and the buckets store an instant that lies ahead, at which all
@@ -23,8 +23,8 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Micros;
 
     /// The time of day, in microseconds since the Unix epoch: windows that are
-    /// [aligned](crate::Limit::aligned) begin at multiples of their length by it. The same as
-    /// [`now`](Self::now) unless implemented.
+    /// [aligned](crate::Limit::aligned) begin at multiples of their length by it, and those of a
+    /// calendar where that says. The same as [`now`](Self::now) unless implemented.
     fn wall_clock(&self) -> Micros {
         self.now()
     }

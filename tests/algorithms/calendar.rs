@@ -1,14 +1,19 @@
 //! Calendar: a number of permits in each month, week or day of a time zone.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Empty;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
+use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::store::Action;
 use tower_throttle::{
-    Calendar, Clock, DAY, Decision, HOUR, Limit, Limiter, MINUTE, ManualClock, MemoryStore, Micros,
-    Policy, SECOND,
+    Calendar, Clock, DAY, Decision, Everybody, HOUR, Limit, Limiter, MINUTE, ManualClock,
+    MemoryStore, Micros, Policy, RateLimitLayer, SECOND,
 };
 
 use support::bench::Bench;
@@ -204,6 +209,34 @@ async fn processes_with_other_data_admit_what_one_would(bench: &Bench) {
         assert!(admitted <= 3 * windows, "{admitted} in {windows} windows");
         assert!(admitted > windows, "{admitted} in {windows} windows");
     }
+}
+
+#[tokio::test]
+async fn a_quota_header_tells_the_length_of_this_window() {
+    let clock = ManualClock::at(after(MARCH, 240 * DAY + 23 * HOUR));
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let limits = [
+        ("day", Limit::calendar(5, day("Europe/Berlin"))),
+        ("month", Limit::calendar(5, Calendar::month())),
+    ];
+    let policies = limits.map(|(name, limit)| Policy::new(name, limit).by(Everybody));
+    let layer = RateLimitLayer::new(Limiter::new(store, policies).unwrap()).wrap_body();
+    let service = service_fn(async |_: Request<()>| {
+        Ok::<_, Infallible>(Response::new(Empty::<Bytes>::new()))
+    });
+    let response = layer
+        .layer(service)
+        .oneshot(Request::new(()))
+        .await
+        .unwrap();
+    let header = |name| response.headers()[name].to_str().unwrap();
+    let [day, month] = [25 * 3_600, 31 * 86_400];
+    assert_eq!(
+        header("ratelimit-policy"),
+        format!("\"day\";q=5;w={day}, \"month\";q=5;w={month}")
+    );
+    let state = format!("\"day\";r=4;t={}", 24 * 3_600);
+    assert!(header("ratelimit").starts_with(&state));
 }
 
 /// A process whose clock shows something else than that of the store, or of the memory.
