@@ -27,11 +27,12 @@ local function fixed_window_slack(window_us)
 end
 local function fixed_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
-  local window_us, opens, behind_us = ARGV[at + 4] + 0, ARGV[at + 6] + 0, ARGV[at + 8] + 0
+  local window_us, opens = ARGV[at + 4] + 0, ARGV[at + 6] + 0
 
   local by_calendar = opens > 1
   local last, following, after, slack
   if by_calendar then
+    local behind_us = ARGV[at + 8] + 0
     last, following, after = opens - window_us, opens, opens + behind_us
     if now >= following then
       -- The process's clock is behind. What comes later than it knows is taken to be as long.
@@ -45,17 +46,21 @@ local function fixed_window(state, at, now)
 
   local opened, ends, used, charged_ends, kept_until = 0, 0, 0, 0, 0
   if state then
-    opened, charged_ends, used, kept_until = string.match(state, "^(%d+):(%d+):(%d+):?(%d*)$")
+    opened, charged_ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
+    local kept_text
+    if not opened then
+      opened, charged_ends, used, kept_text = string.match(state, "^(%d+):(%d+):(%d+):(%d+)$")
+    end
     if not opened then
       error("corrupt value")
     end
     opened, charged_ends, used = opened + 0, charged_ends + 0, used + 0
-    kept_until = kept_until ~= "" and kept_until + 0 or charged_ends
+    kept_until = kept_text and kept_text + 0 or charged_ends
     -- No clock reaches this before the year 2223, and no limit is higher.
     if opened > charged_ends or charged_ends >= 8000000000000000 or used > 999999999999999 then
       error("corrupt value")
     end
-    if kept_until < charged_ends or kept_until > charged_ends + 86400000000 then
+    if kept_text and (kept_until < charged_ends or kept_until > charged_ends + 86400000000) then
       error("corrupt value")
     end
     ends = charged_ends
@@ -121,13 +126,11 @@ local function fixed_window(state, at, now)
     return false, ends - now, used, ends - now, 0, kept, expires
   end
 
+  local taken = math.min(used + cost, 999999999999999)
   if by_calendar then
     kept_until = ends + fixed_window_slack(ends - opened)
-    expires = kept_until
-  else
-    kept_until = ends
-    expires = ends ~= charged_ends and ends or expires
+    return true, 0, used, ends - now, 0, fixed_window_text(opened, ends, taken, kept_until), kept_until
   end
-  kept = fixed_window_text(opened, ends, math.min(used + cost, 999999999999999), kept_until)
-  return true, 0, used, ends - now, 0, kept, expires
+  kept = string.format("%d:%d:%d", opened, ends, taken)
+  return true, 0, used, ends - now, 0, kept, ends ~= charged_ends and ends or expires
 end
