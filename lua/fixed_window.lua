@@ -1,6 +1,5 @@
 -- fixed_window: weigh a cost against the count of the current window, and add to it.
--- state         string           opened_us:ends_us:used, and :kept_us behind it of a window by a calendar: when it is
---                                forgotten
+-- state         string           opened_us:ends_us:used, and :c behind it of a window by a calendar
 -- ARGV[at + 1]  verb             acquire | charge | credit
 -- ARGV[at + 2]  cost             integer >= 0; 0 only looks
 -- ARGV[at + 3]  limit            integer > 0
@@ -16,11 +15,8 @@
 --                ends, or by a calendar some time later; without that when it expires as it did. Also of what does
 --                not fit, when it is repaired
 -- Mirrors       src/algorithm/fixed_window.rs
-local function fixed_window_text(opened, ends, used, kept_until)
-  if kept_until > ends then
-    return string.format("%d:%d:%d:%d", opened, ends, used, kept_until)
-  end
-  return string.format("%d:%d:%d", opened, ends, used)
+local function fixed_window_text(opened, ends, used, by_calendar)
+  return string.format(by_calendar and "%d:%d:%d:c" or "%d:%d:%d", opened, ends, used)
 end
 local function fixed_window_slack(window_us)
   return math.min(math.floor(window_us / 2), 86400000000)
@@ -45,22 +41,20 @@ local function fixed_window(state, at, now)
   end
 
   local opened, ends, used, charged_ends, kept_until = 0, 0, 0, 0, 0
+  local was_by_calendar = false
   if state then
     opened, charged_ends, used = string.match(state, "^(%d+):(%d+):(%d+)$")
-    local kept_text
     if not opened then
-      opened, charged_ends, used, kept_text = string.match(state, "^(%d+):(%d+):(%d+):(%d+)$")
+      opened, charged_ends, used = string.match(state, "^(%d+):(%d+):(%d+):c$")
+      was_by_calendar = true
     end
     if not opened then
       error("corrupt value")
     end
     opened, charged_ends, used = opened + 0, charged_ends + 0, used + 0
-    kept_until = kept_text and kept_text + 0 or charged_ends
+    kept_until = charged_ends + (was_by_calendar and fixed_window_slack(charged_ends - opened) or 0)
     -- No clock reaches this before the year 2223, and no limit is higher.
     if opened > charged_ends or charged_ends >= 8000000000000000 or used > 999999999999999 then
-      error("corrupt value")
-    end
-    if kept_text and (kept_until < charged_ends or kept_until > charged_ends + 86400000000) then
       error("corrupt value")
     end
     ends = charged_ends
@@ -86,8 +80,8 @@ local function fixed_window(state, at, now)
     if by_calendar then
       opened, ends, kept_until = last, following, following + slack
     end
-    charged_ends, expires = ends, kept_until
-    kept = fixed_window_text(opened, ends, used, kept_until)
+    charged_ends, expires, was_by_calendar = ends, kept_until, by_calendar
+    kept = fixed_window_text(opened, ends, used, by_calendar)
   end
   if verb == "credit" then
     -- Give back in the window in which the permits were counted, without changing its end: others
@@ -101,8 +95,8 @@ local function fixed_window(state, at, now)
     local back = was_taken_in_it and now < charged_ends and math.min(used, cost) or 0
     if back > 0 then
       used = used - back
-      kept = fixed_window_text(opened, charged_ends, used, kept_until)
-      if used == 0 and kept_until == charged_ends then
+      kept = fixed_window_text(opened, charged_ends, used, was_by_calendar)
+      if used == 0 and not was_by_calendar then
         -- Nobody uses this window: the next request opens a new one. But where a window by a calendar has begun, by
         -- whichever rules, is known by its state.
         kept, ends, kept_until = false, 0, 0
@@ -128,9 +122,9 @@ local function fixed_window(state, at, now)
 
   local taken = math.min(used + cost, 999999999999999)
   if by_calendar then
-    kept_until = ends + fixed_window_slack(ends - opened)
-    return true, 0, used, ends - now, 0, fixed_window_text(opened, ends, taken, kept_until), kept_until
+    expires = ends + fixed_window_slack(ends - opened)
+  elseif ends ~= charged_ends then
+    expires = ends
   end
-  kept = string.format("%d:%d:%d", opened, ends, taken)
-  return true, 0, used, ends - now, 0, kept, ends ~= charged_ends and ends or expires
+  return true, 0, used, ends - now, 0, fixed_window_text(opened, ends, taken, by_calendar), expires
 end
