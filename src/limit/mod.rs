@@ -50,7 +50,7 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// | [`Limit::token_bucket`] | the same, expressed as a bucket and its refill rate | one instant |
 /// | [`Limit::leaky_bucket`] | one after the other at a constant rate, up to `capacity - 1` waiting | one instant |
 /// | [`Limit::fixed_window`] | `limit` in each window, up to twice that around a boundary | a count and two instants |
-/// | `Limit::calendar` | `limit` in each month, week or day of a time zone (feature `calendar`) | a count and three instants |
+/// | `Limit::calendar` | `limit` in each month, week or day of a time zone (feature `calendar`) | a count and two instants |
 /// | [`Limit::sliding_counter`] | about `limit` in any window, if requests come evenly | two counts and two times |
 /// | [`Limit::sliding_window`] | never more than `limit` in any window; permits come back up to one slice late | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
