@@ -56,6 +56,7 @@
 //! | `operator` | | `Operator`, a page for people on call and the same data as JSON; enables `axum` |
 //! | `tonic` | | tonic's peer address and response body, limits for a single service, a `Rejection` as a `Status` |
 //! | `tonic-tls` | | the peer address where your server accepts TLS with tokio-rustls itself; enables `tonic` |
+//! | `calendar` | | `Limit::calendar`: quotas for each month, week or day in a time zone |
 //! | `config` | | `Config` and `ConfigFile`: policies in a TOML file; enables `memory` and `redis` |
 //! | `metrics` | | `Metrics`, for recorders of the crate `metrics` |
 //! | `tracing` | yes | denials and failures as events, calls to the store as spans |
@@ -119,6 +120,8 @@ pub use self::http::{
     QuotaHeaders, ReadHead, Rejection, RejectionKind, ResponseBody, Route, Wrapped, responder,
 };
 pub use self::key::{Key, Subject};
+#[cfg(feature = "calendar")]
+pub use self::limit::{Calendar, Weekday};
 pub use self::limit::{Limit, Rate, per_day, per_hour, per_minute, per_second};
 pub use self::limiter::{
     AccessList, Charging, Denied, Limiter, LimiterBuilder, Meter, Permit, PolicySummary, Rules,

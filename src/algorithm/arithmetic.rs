@@ -71,6 +71,12 @@ pub(super) trait Arithmetic: Sized {
     /// Scales its permits to a share.
     fn scale(&mut self, share: Share);
     fn quota(&self) -> (u64, Micros);
+    /// The same for the window of a reading, if windows differ in their lengths.
+    #[inline]
+    fn quota_of(&self, reading: &Reading) -> (u64, Micros) {
+        let _ = reading;
+        self.quota()
+    }
     /// The remaining permits after `charged` were acquired since the reading.
     fn left(&self, reading: &Reading, charged: u64) -> Left;
     fn arguments(&self, action: &Action) -> Arguments;
@@ -254,7 +260,7 @@ pub(super) fn decide<T: Arithmetic>(
         receipt.at = Micros::ZERO;
         receipt.mark[0] = mark[0].saturating_sub(reading.at.get());
     }
-    let (limit, window) = algorithm.quota();
+    let (limit, window) = algorithm.quota_of(&reading);
     let mut decision = Decision {
         granted: if action.takes_fewer() { acquired } else { 0 },
         remaining,

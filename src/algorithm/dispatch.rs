@@ -4,7 +4,7 @@ use super::action::{Acquire, Action, Wait};
 use super::arithmetic::{Arithmetic, commit, never_fits, read};
 use super::reading::{Arguments, Reading, Share};
 use super::{
-    concurrency, debt, fixed_window, penalty, sliding_counter, sliding_log, sliding_window,
+    concurrency, debt, fixed_window, penalty, sliding_counter, sliding_log, sliding_window, window,
 };
 use crate::decision::{Decision, Receipt};
 use crate::time::Micros;
@@ -70,7 +70,7 @@ impl Algorithm {
             Which::Gcra(_) | Which::TokenBucket(_) | Which::LeakyBucket(_) => {
                 Remembered::Debt(debt::State::default())
             }
-            Which::FixedWindow(_) => Remembered::FixedWindow(fixed_window::State::default()),
+            Which::FixedWindow(_) => Remembered::FixedWindow(window::State::default()),
             Which::SlidingLog(_) => Remembered::SlidingLog(Box::default()),
             Which::SlidingWindow(_) => Remembered::SlidingWindow(Box::default()),
             Which::SlidingCounter(_) => {
@@ -239,15 +239,22 @@ impl Algorithm {
         matches!(self.0, Which::SlidingLog(_))
     }
 
-    /// Whether its windows begin at multiples of their length by the wall clock.
+    /// Whether its windows begin where the wall clock says.
     #[cfg(feature = "memory")]
     #[inline]
     pub(crate) fn is_aligned(&self) -> bool {
         matches!(&self.0, Which::FixedWindow(window) if window.is_aligned())
     }
 
+    /// Whether a calendar says where its windows begin.
+    #[cfg(feature = "redis")]
+    #[inline]
+    pub(crate) fn is_by_calendar(&self) -> bool {
+        matches!(&self.0, Which::FixedWindow(window) if window.is_by_calendar())
+    }
+
     /// The same for a store whose clock shows `now` when the wall clock shows `wall`.
-    #[cfg(feature = "memory")]
+    #[cfg(any(feature = "memory", feature = "redis"))]
     pub(crate) fn aligned_by(&self, wall: Micros, now: Micros) -> Self {
         match self.0 {
             Which::FixedWindow(window) => Self(Which::FixedWindow(window.aligned_by(wall, now))),
@@ -368,7 +375,7 @@ pub struct State(pub(super) Remembered);
 #[derive(Clone, Debug)]
 pub(super) enum Remembered {
     Debt(debt::State),
-    FixedWindow(fixed_window::State),
+    FixedWindow(window::State),
     SlidingLog(Box<sliding_log::State>),
     SlidingWindow(Box<sliding_window::State>),
     SlidingCounter(sliding_counter::State),

@@ -6,6 +6,7 @@
 
 mod action;
 mod arithmetic;
+mod calendar;
 mod compile;
 mod concurrency;
 mod debt;
@@ -19,6 +20,7 @@ mod reading;
 mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
+mod window;
 
 pub use self::action::{Acquire, Action, LeaseId, Wait};
 #[cfg(feature = "redis")]

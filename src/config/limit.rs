@@ -12,11 +12,12 @@ type Make = fn(u64, Duration) -> Limit;
 type Read = fn(&LimitFields<'_, '_>) -> Result<Limit, FileError>;
 
 /// The algorithms by their names in the file.
-const ALGORITHMS: [(&str, Read); 8] = [
+const ALGORITHMS: [(&str, Read); 9] = [
     ("gcra", gcra),
     ("token-bucket", |fields| bucket(fields, Limit::token_bucket)),
     ("leaky-bucket", leaky_bucket),
     ("fixed-window", fixed_window),
+    ("calendar", calendar),
     ("sliding-counter", |fields| {
         in_time(fields, Limit::sliding_counter)
     }),
@@ -26,11 +27,14 @@ const ALGORITHMS: [(&str, Read); 8] = [
 ];
 
 /// Fields that only some algorithms have, and those algorithms.
-const OPTIONS: [(&str, &[&str]); 6] = [
+const OPTIONS: [(&str, &[&str]); 9] = [
     ("burst", &["gcra"]),
     ("capacity", &["token-bucket", "leaky-bucket"]),
     ("delay", &["leaky-bucket"]),
     ("aligned", &["fixed-window"]),
+    ("zone", &["calendar"]),
+    ("anchor", &["calendar"]),
+    ("first_day", &["calendar"]),
     ("slices", &["sliding-window"]),
     ("lease", &["concurrency"]),
 ];
@@ -121,6 +125,17 @@ fn fixed_window(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
         Some(aligned) if aligned.boolean()? => limit.aligned(),
         _ => limit,
     })
+}
+
+#[cfg(feature = "calendar")]
+fn calendar(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
+    super::calendar::limit(fields.amounts, fields.ways)
+}
+
+#[cfg(not(feature = "calendar"))]
+fn calendar(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {
+    let algorithm = fields.ways.need("algorithm", "algorithm = \"gcra\"")?;
+    Err(algorithm.refuse("needs the feature \"calendar\" of tower-throttle"))
 }
 
 fn sliding_window(fields: &LimitFields<'_, '_>) -> Result<Limit, FileError> {

@@ -2,6 +2,8 @@
 //! may say is in docs/configuration.md, and for editors in docs/limits.schema.json.
 
 mod access;
+#[cfg(feature = "calendar")]
+mod calendar;
 mod client_address;
 mod configuration;
 mod error;

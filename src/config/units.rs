@@ -53,7 +53,7 @@ fn unit(name: &str) -> Option<Duration> {
 }
 
 /// Digits only: `parse` alone would accept a sign.
-fn number<N: FromStr>(digits: &str) -> Option<N> {
+pub(super) fn number<N: FromStr>(digits: &str) -> Option<N> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok())?
 }

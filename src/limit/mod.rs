@@ -2,12 +2,22 @@
 
 use std::time::Duration;
 
+#[cfg(not(feature = "calendar"))]
+use self::calendar::Calendar;
 use self::rate::{GivenRate, Rates};
 
+#[cfg(feature = "calendar")]
+mod calendar;
+#[cfg(not(feature = "calendar"))]
+#[path = "no_calendar.rs"]
+mod calendar;
 mod rate;
 mod validate;
 mod words;
 
+pub(crate) use self::calendar::Schedule;
+#[cfg(feature = "calendar")]
+pub use self::calendar::{Calendar, Weekday};
 pub use self::rate::{Rate, per_day, per_hour, per_minute, per_second};
 pub(crate) use self::validate::{ValidLimit, most_capacity, validate_time};
 pub(crate) use self::words::Words;
@@ -40,6 +50,7 @@ const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 /// | [`Limit::token_bucket`] | the same, expressed as a bucket and its refill rate | one instant |
 /// | [`Limit::leaky_bucket`] | one after the other at a constant rate, with up to `capacity - 1` waiting | one instant |
 /// | [`Limit::fixed_window`] | `limit` in each window; up to twice that around a boundary | a count and two instants |
+/// | `Limit::calendar` | `limit` in each month, week or day of a time zone (feature `calendar`) | a count and two instants |
 /// | [`Limit::sliding_counter`] | about `limit` in any window, if requests arrive evenly | two counts and two times |
 /// | [`Limit::sliding_window`] | never more than `limit` in any window; permits come back up to one slice late | a count for each slice in use |
 /// | [`Limit::sliding_log`] | never more than `limit` in any window | one entry for each admitted request |
@@ -54,6 +65,7 @@ pub struct Limit {
     rates: Rates,
     capacity: Option<u64>,
     aligned: bool,
+    calendar: Option<Calendar>,
     slices: Option<u32>,
     without_delay: bool,
     lease: Option<Duration>,
@@ -140,6 +152,33 @@ impl Limit {
     /// `2 * limit` permits within the length of one window.
     pub const fn fixed_window(limit: u64, window: Duration) -> Self {
         Self::of(Kind::FixedWindow, limit, window)
+    }
+
+    /// At most `limit` permits in each month, week or day of a [`Calendar`], in a time zone: a quota
+    /// as a plan or an invoice states it. It is a [`fixed_window`](Self::fixed_window) that begins
+    /// where the calendar says.
+    ///
+    /// ```
+    /// use tower_throttle::{Calendar, Limit};
+    ///
+    /// let limit = Limit::calendar(1_000_000, Calendar::month().zone("Europe/Berlin")?);
+    /// # Ok::<(), tower_throttle::ConfigError>(())
+    /// ```
+    ///
+    /// The window in quota headers, `w`, is the length of the window that is open: 28 to 31 days for
+    /// a month, and 23 or 25 hours for a day on which clocks change.
+    ///
+    /// With Redis the server's clock decides which window a request is in, and the process, which
+    /// knows the calendar, tells it the boundaries around what its own clock shows. In memory, windows
+    /// follow the [wall clock](crate::Clock::wall_clock).
+    ///
+    /// When the limit of a key gets another calendar, the window that is open ends where it would have,
+    /// or at the first boundary of the new calendar since it opened, if that is earlier.
+    #[cfg(feature = "calendar")]
+    pub const fn calendar(limit: u64, calendar: Calendar) -> Self {
+        let mut windows = Self::of(Kind::FixedWindow, limit, calendar.length());
+        windows.calendar = Some(calendar);
+        windows
     }
 
     /// At most `limit` permits in *any* interval of length `window`. It is exact. It stores one
@@ -306,6 +345,7 @@ impl Limit {
             rates: Rates::one(permits, period),
             capacity: None,
             aligned: false,
+            calendar: None,
             slices: None,
             without_delay: false,
             lease: None,

@@ -49,7 +49,10 @@ impl Limit {
                     ""
                 })
             }
-            Kind::FixedWindow => write!(f, "{permits} in each window of {period}"),
+            Kind::FixedWindow => match &self.calendar {
+                Some(calendar) => write!(f, "{permits} in each {calendar}"),
+                None => write!(f, "{permits} in each window of {period}"),
+            },
             Kind::SlidingLog | Kind::SlidingWindow => write!(f, "{permits} in any {period}"),
             Kind::SlidingCounter => write!(f, "about {permits} in any {period}"),
             Kind::Concurrency => {
@@ -144,6 +147,28 @@ mod tests {
             ),
         ] {
             assert_eq!(limit.to_string(), words);
+        }
+    }
+
+    #[cfg(feature = "calendar")]
+    #[test]
+    fn a_calendar_says_its_zone_and_where_its_windows_begin() {
+        use crate::limit::{Calendar, Weekday};
+
+        let berlin = |calendar: Calendar| calendar.zone("europe/berlin").unwrap();
+        for (calendar, words) in [
+            (Calendar::month(), "5 in each month, UTC"),
+            (
+                berlin(Calendar::month().anchor(31)),
+                "5 in each month from day 31, Europe/Berlin",
+            ),
+            (berlin(Calendar::day()), "5 in each day, Europe/Berlin"),
+            (
+                Calendar::week().first_day(Weekday::Sunday),
+                "5 in each week from Sunday, UTC",
+            ),
+        ] {
+            assert_eq!(Limit::calendar(5, calendar).to_string(), words);
         }
     }
 

@@ -13,7 +13,8 @@ use super::Micros;
 /// `RedisStoreBuilder::clock_for_tests`.
 pub trait Clock: Send + Sync + 'static {
     /// Microseconds since the Unix epoch. This clock should be steady: it should not jump when the
-    /// system clock is set. Everything except aligned windows uses it.
+    /// system clock is set. Everything except aligned windows and
+    /// calendars uses it.
     ///
     /// If it jumps back, no capacity is freed and no request waits longer than two windows. But
     /// [`gcra`](crate::Limit::gcra) and the buckets store the instant of full recovery, so a key
@@ -22,7 +23,7 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Micros;
 
     /// The time of day, in microseconds since the Unix epoch. [Aligned](crate::Limit::aligned)
-    /// windows begin at multiples of their length on this clock. Defaults to [`now`](Self::now).
+    /// windows begin at multiples of their length on this clock, and those of a calendar where it says. Defaults to [`now`](Self::now).
     fn wall_clock(&self) -> Micros {
         self.now()
     }

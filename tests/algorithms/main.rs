@@ -6,6 +6,8 @@ use std::time::Duration;
 use tower_throttle::store::Action;
 use tower_throttle::{Clock, DAY, Limit, MINUTE, Micros, SECOND};
 
+#[cfg(feature = "calendar")]
+mod calendar;
 mod concurrency;
 mod differential;
 mod every_algorithm;

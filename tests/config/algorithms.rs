@@ -20,7 +20,7 @@ const TWO: [(&str, &str); 8] = [
 
 /// A file with one policy: its name is in line 4, its algorithm in line 6, followed by these
 /// fields.
-fn with_limit(algorithm: &str, fields: &str) -> String {
+pub(crate) fn with_limit(algorithm: &str, fields: &str) -> String {
     with_policy(&format!(
         "name = \"client\"\nkey = \"peer\"\nalgorithm = {algorithm:?}\n{fields}"
     ))
@@ -225,6 +225,9 @@ fn another_algorithms_option_is_refused_with_its_owner() {
         ("capacity = 5", "token-bucket and leaky-bucket"),
         ("delay = true", "leaky-bucket"),
         ("aligned = true", "fixed-window"),
+        ("zone = \"UTC\"", "calendar"),
+        ("anchor = 3", "calendar"),
+        ("first_day = \"monday\"", "calendar"),
         ("slices = 5", "sliding-window"),
         ("lease = \"5s\"", "concurrency"),
         ("max_wait = \"5s\"", "gcra, token-bucket and leaky-bucket"),

@@ -8,7 +8,8 @@ fn a_wrong_word_is_refused_with_the_right_ones() {
         (
             "algorithm = \"gcar\"",
             "algorithm: got \"gcar\", expected one of \"gcra\", \"token-bucket\", \"leaky-bucket\", \
-             \"fixed-window\", \"sliding-counter\", \"sliding-window\", \"sliding-log\", \
+             \"fixed-window\", \"calendar\", \"sliding-counter\", \"sliding-window\", \
+             \"sliding-log\", \
              \"concurrency\"",
         ),
         (

@@ -10,6 +10,7 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_throttle::{Config, RateLimitLayer, ResponseBody};
 
 mod algorithms;
+mod calendar;
 mod fields;
 mod formats;
 mod headers;

@@ -12,9 +12,9 @@ macro_rules! features {
 }
 
 /// All features of the crate, and whether this test was built with them.
-pub const FEATURES: [(&str, bool); 14] = features![
+pub const FEATURES: [(&str, bool); 15] = features![
     "memory" "redis" "redis-tls" "redis-tls-insecure" "deadpool" "deadpool-sentinel" "axum"
-    "operator" "tonic" "tonic-tls" "metrics" "tracing" "config" "test-util"
+    "operator" "tonic" "tonic-tls" "metrics" "tracing" "calendar" "config" "test-util"
 ];
 
 /// The program of an example, built like this test, so that nothing is built twice.

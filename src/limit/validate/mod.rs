@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::rate::{GivenRate, MOST_RATES};
-use super::{DEFAULT_SLICES, Kind, Limit, MOST_PERMITS, Words};
+use super::{DEFAULT_SLICES, Kind, Limit, MOST_PERMITS, Schedule, Words};
 use crate::error::ConfigError;
 use crate::time::{DAY, Micros, SECOND};
 
@@ -17,6 +17,8 @@ pub(crate) struct ValidLimit {
     /// The most permits at once.
     pub(crate) capacity: u64,
     pub(crate) aligned: bool,
+    /// When windows begin, if a calendar says it.
+    pub(crate) schedule: Option<&'static Schedule>,
     pub(crate) slices: u32,
     /// Whether a leaky bucket delays requests.
     pub(crate) queues: bool,
@@ -31,6 +33,7 @@ impl ValidLimit {
             period: SECOND.into(),
             capacity: 1,
             aligned: false,
+            schedule: None,
             slices: 1,
             queues: true,
         }
@@ -75,6 +78,9 @@ impl Limit {
             period,
             capacity: self.validate_capacity()?,
             aligned: self.aligned,
+            schedule: (self.calendar.as_ref())
+                .map(|calendar| calendar.schedule())
+                .transpose()?,
             slices: self.validate_slices()?,
             queues: !self.without_delay,
         })
@@ -117,6 +123,9 @@ impl Limit {
             if given && self.kind != Some(kind) {
                 return Err(ConfigError::not_for(option, name));
             }
+        }
+        if self.aligned && self.calendar.is_some() {
+            return Err(ConfigError::not_for("aligned", "fixed_window"));
         }
         Ok(())
     }
@@ -216,7 +225,7 @@ impl Limit {
         if !self.rates.are_several() {
             return Ok(());
         }
-        if !self.kind.is_some_and(Kind::takes_several_rates) {
+        if !self.kind.is_some_and(Kind::takes_several_rates) || self.calendar.is_some() {
             return Err(ConfigError::not_for("and", TAKE_SEVERAL_RATES));
         }
         if self.rates.count() > MOST_RATES {

@@ -159,3 +159,43 @@ fn rates_that_make_no_sense_together_are_refused_in_words() {
         );
     }
 }
+
+#[cfg(feature = "calendar")]
+#[test]
+fn a_calendar_has_its_own_options_and_no_others() {
+    use crate::limit::{Calendar, Weekday};
+
+    let month = Limit::calendar(5, Calendar::month());
+    for (limit, refused) in [
+        (
+            Limit::calendar(0, Calendar::day()),
+            "limit: got 0, expected 1 to 999999999999999, or `Limit::nothing()`",
+        ),
+        (
+            Limit::calendar(5, Calendar::month().anchor(0)),
+            "anchor: got 0, expected 1 to 31",
+        ),
+        (
+            Limit::calendar(5, Calendar::month().anchor(32)),
+            "anchor: got 32, expected 1 to 31",
+        ),
+        (
+            Limit::calendar(5, Calendar::day().anchor(3)),
+            "anchor: is an option of month",
+        ),
+        (
+            Limit::calendar(5, Calendar::month().first_day(Weekday::Sunday)),
+            "first_day: is an option of week",
+        ),
+        (month.aligned(), "aligned: is an option of fixed_window"),
+        (month.burst(3), "burst: is an option of gcra"),
+        (
+            month.and(9, DAY),
+            "and: is an option of gcra, fixed_window, sliding_counter, sliding_window and sliding_log",
+        ),
+    ] {
+        assert_eq!(refusal(limit), refused);
+    }
+    let most = Limit::calendar(MOST_PERMITS, Calendar::month().anchor(31));
+    assert!(most.valid().is_ok());
+}

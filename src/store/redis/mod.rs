@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
 use super::check::{OwnedCheck, of_each, question};
@@ -15,6 +16,7 @@ use super::{Answer, Check, GivenBack, PendingAnswer, Recovered, Store};
 use crate::decision::Decisions;
 use crate::error::StoreError;
 use crate::sharded::ShardedArc;
+use crate::time::{Clock, SystemClock};
 use batch::Batcher;
 use connection::Hook;
 use home::{Home, Work};
@@ -318,6 +320,27 @@ impl RedisStore {
         tried.await
     }
 
+    fn ask_placed(&self, checks: &[Check<'_>]) -> Answer {
+        let ask = |ticket| Answer::Pending(self.answer(checks, ticket));
+        match &self.denials {
+            None => ask(None),
+            Some(denials) => Denials::recall_or(denials, checks, ask),
+        }
+    }
+
+    /// The same checks with the boundaries of calendars around the time of the process, from which a
+    /// script takes those around its own.
+    // Out of line: most limits have no calendar.
+    #[inline(never)]
+    fn placed<'a>(&self, checks: &[Check<'a>]) -> SmallVec<[Check<'a>; 1]> {
+        let clock = &self.home.settings().clock;
+        let wall = (clock.as_ref()).map_or_else(|| SystemClock.wall_clock(), Clock::wall_clock);
+        of_each(checks, |check| Check {
+            algorithm: check.algorithm.aligned_by(wall, wall),
+            ..*check
+        })
+    }
+
     fn answer(&self, checks: &[Check<'_>], ticket: Option<CacheTicket>) -> PendingAnswer {
         let here = Handle::try_current().ok();
         if here.is_some() || self.home.own_runtime().is_some() {
@@ -339,13 +362,11 @@ const BY_HOOK: &str = "Redis by connections of the application";
 
 impl Store for RedisStore {
     fn ask(&self, checks: &[Check<'_>]) -> Answer {
-        let ask = |ticket| Answer::Pending(self.answer(checks, ticket));
-        match &self.denials {
-            None => ask(None),
-            Some(denials) => Denials::recall_or(denials, checks, ask),
+        if checks.iter().any(|check| check.algorithm.is_by_calendar()) {
+            return self.ask_placed(&self.placed(checks));
         }
+        self.ask_placed(checks)
     }
-
     fn recovered(&self, within: Duration) -> Option<Recovered> {
         let home = Arc::clone(&self.home);
         Some(Box::pin(async move {

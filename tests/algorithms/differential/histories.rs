@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use tower_throttle::store::{Algorithm, LeaseId, Wait};
-use tower_throttle::{DAY, Limit, MINUTE, Micros, Penalty, Rate, SECOND};
+use tower_throttle::{DAY, HOUR, Limit, MINUTE, Micros, Penalty, Rate, SECOND};
 
 use support::history::{Act, History, POLICIES, Step, Time};
 
@@ -39,8 +39,9 @@ fn limits() -> BoxedStrategy<Limit> {
     ];
     let most = prop::option::of(prop_oneof![4 => 1_u64..=12, 1 => Just(1_000)]);
     let slices = prop_oneof![Just(1), Just(2), Just(3), Just(10), Just(60)];
-    (0..11, permits, period, most, slices)
-        .prop_map(|(algorithm, permits, period, most, slices)| {
+    let many_kinds = if cfg!(feature = "calendar") { 14 } else { 11 };
+    (0..many_kinds, permits, period, most, slices, 0..9_u8)
+        .prop_map(|(algorithm, permits, period, most, slices, calendar)| {
             let rate = Rate::new(permits, period);
             let capacity = most.unwrap_or(permits);
             let limit = match algorithm {
@@ -53,6 +54,7 @@ fn limits() -> BoxedStrategy<Limit> {
                 7 => Limit::leaky_bucket(capacity, rate),
                 8 => Limit::leaky_bucket(capacity, rate).without_delay(),
                 9 => Limit::concurrency(permits).lease(period),
+                11.. => by_calendar(permits, calendar),
                 _ => Limit::gcra(permits, period).burst(capacity),
             };
             // A bucket that takes centuries to fill is no valid limit, nor is too high a rate.
@@ -60,6 +62,32 @@ fn limits() -> BoxedStrategy<Limit> {
             Algorithm::try_from(&limit).map_or(other, |_| limit)
         })
         .boxed()
+}
+
+/// Of calendars whose boundaries are close together, as those of processes with other time-zone data,
+/// and of others.
+#[cfg(feature = "calendar")]
+fn by_calendar(permits: u64, calendar: u8) -> Limit {
+    use tower_throttle::{Calendar, Weekday};
+
+    let zone = |calendar: Calendar, name| calendar.zone(name).unwrap();
+    let calendar = match calendar {
+        0 => Calendar::day(),
+        1 => zone(Calendar::day(), "Europe/Berlin"),
+        2 => zone(Calendar::day(), "Europe/London"),
+        3 => zone(Calendar::day(), "Pacific/Auckland"),
+        4 => Calendar::week(),
+        5 => zone(Calendar::week().first_day(Weekday::Sunday), "Europe/Lisbon"),
+        6 => Calendar::month(),
+        7 => zone(Calendar::month(), "Europe/Berlin"),
+        _ => zone(Calendar::month().anchor(31), "America/New_York"),
+    };
+    Limit::calendar(permits, calendar)
+}
+
+#[cfg(not(feature = "calendar"))]
+fn by_calendar(permits: u64, _: u8) -> Limit {
+    Limit::fixed_window(permits, DAY)
 }
 
 fn penalties() -> impl Strategy<Value = Option<Penalty>> {
@@ -140,6 +168,7 @@ fn steps() -> impl Strategy<Value = Step> {
         (1_u64..3_000_000).prop_map(Duration::from_micros),
         (1_u64..200).prop_map(Duration::from_secs),
         (1_u64..400).prop_map(|days| DAY * days as u32),
+        (1_u64..50).prop_map(|hours| HOUR * hours as u32),
     ];
     let time = prop_oneof![
         8 => Just(Time::Stands),

@@ -96,7 +96,7 @@ pub(super) struct Policy {
     /// The algorithm.
     algorithm: Algorithm,
     /// Permits in a period, such as "100/min" or "5/15min", or a list of up to four rates, all of
-    /// which must hold. concurrency: requests at the same time, such as 20. "0/s", or 0, admits
+    /// which must hold. calendar: permits in a month, week or day, such as "1000000/month". concurrency: requests at the same time, such as 20. "0/s", or 0, admits
     /// nothing.
     limit: Limit,
     /// gcra: the most permits at once; a list with a number for each rate if limit is a list. Default:
@@ -108,6 +108,15 @@ pub(super) struct Policy {
     delay: Option<bool>,
     /// fixed-window: whether windows begin at full minutes, hours or days in UTC. Default: false.
     aligned: Option<bool>,
+    /// calendar: the time zone, by its name in the IANA time-zone database, such as "Europe/Berlin".
+    /// Default: UTC.
+    zone: Option<String>,
+    /// calendar, a month: the day on which it begins. A shorter month begins on its last day.
+    /// Default: 1.
+    #[schemars(range(min = 1, max = 31))]
+    anchor: Option<u8>,
+    /// calendar, a week: the day on which it begins. Default: "monday".
+    first_day: Option<Weekday>,
     /// sliding-window: counts for each window. Default: 10.
     #[schemars(range(min = 1, max = 1000))]
     slices: Option<u32>,
@@ -150,7 +159,7 @@ pub(super) struct Policy {
     group: Option<String>,
     /// Bans a subject that is denied too often. Default: no bans.
     penalty: Option<Penalty>,
-    /// gcra, token-bucket, fixed-window, leaky-bucket without delay: takes permits of busy subjects in
+    /// gcra, token-bucket, fixed-window, calendar, leaky-bucket without delay: takes permits of busy subjects in
     /// batches. Default: false.
     prefetch: Option<Prefetch>,
     /// For requests without the header, the host or the user in key. Default: "shared"; without a
@@ -282,7 +291,7 @@ enum Limit {
 }
 
 #[derive(Deserialize, JsonSchema)]
-struct Rate(#[schemars(regex(pattern = r"^[0-9]+/[0-9]*(ms|s|min|h|day)$"))] String);
+struct Rate(#[schemars(regex(pattern = r"^[0-9]+/([0-9]*(ms|s|min|h|day)|week|month)$"))] String);
 
 #[derive(Deserialize, JsonSchema)]
 struct Permits(#[schemars(range(min = 1, max = 999_999_999_999_999_u64))] u64);
@@ -336,10 +345,23 @@ enum Algorithm {
     TokenBucket,
     LeakyBucket,
     FixedWindow,
+    Calendar,
     SlidingCounter,
     SlidingWindow,
     SlidingLog,
     Concurrency,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+enum Weekday {
+    Monday,
+    Tuesday,
+    Wednesday,
+    Thursday,
+    Friday,
+    Saturday,
+    Sunday,
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -100,3 +100,22 @@ fn no_more_is_handed_out_over_the_fleet_than_a_window_has() {
         fills_windows(algorithm, handed_out)
     });
 }
+
+#[cfg(feature = "calendar")]
+#[tokio::test(start_paused = true)]
+async fn permits_held_lapse_where_a_calendars_window_ends() {
+    use super::fleet::{Fleet, Subject, in_hand};
+    use super::{MILLISECOND, Prefetch, warm_up};
+    use crate::limit::Calendar;
+
+    let (process, _) = Fleet::new().process();
+    let limit = Limit::calendar(10_000, Calendar::day());
+    let subject = Subject::under(limit, Some(Prefetch::new()));
+    // Half a second before midnight.
+    tokio::time::advance(6_399_500 * MILLISECOND).await;
+    warm_up(&process, &subject, 490).await;
+    let held = in_hand(&process, &subject, 1).expect("no trip");
+    assert!(held.is_prefetched());
+    tokio::time::advance(10 * MILLISECOND).await;
+    assert!(in_hand(&process, &subject, 1).is_none());
+}

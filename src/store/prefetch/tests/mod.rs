@@ -58,6 +58,8 @@ async fn a_subject_that_is_often_asked_for_takes_few_trips() {
         Limit::token_bucket(10_000, per_second(10_000)),
         Limit::leaky_bucket(10_000, per_second(10_000)).without_delay(),
         Limit::fixed_window(10_000, SECOND),
+        #[cfg(feature = "calendar")]
+        Limit::calendar(10_000, crate::limit::Calendar::day()),
     ] {
         let (process, way) = Fleet::new().process();
         let subject = Subject::under(limit, Some(Prefetch::new()));

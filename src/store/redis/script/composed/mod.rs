@@ -43,7 +43,7 @@ const SOURCES: [Source; 9] = [
     source!("gcra", DEBT, 7),
     source!("token_bucket", DEBT, 7),
     source!("leaky_bucket", DEBT, 8),
-    source!("fixed_window", "", 7),
+    source!("fixed_window", "", 8),
     source!("sliding_log", "", 5),
     source!("sliding_window", "", 6),
     source!("sliding_counter", "", 5),
