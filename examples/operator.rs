@@ -1,8 +1,12 @@
-//! An application behind limits, and a page for operators on a listener of its own that asks for a
-//! password: `OPERATOR_PASSWORD=... cargo run --features operator --example operator -- --traffic`.
+//! An application behind limits, and a page for operators on another listener that asks for a password:
 //!
-//! It counts in this process, or in Redis with `REDIS_URL=redis://127.0.0.1:6379`. `--traffic`
-//! starts a few clients that run into the limits, so that the page has something to show.
+//! ```sh
+//! OPERATOR_PASSWORD=... cargo run --all-features --example operator -- --traffic
+//! ```
+//!
+//! The application listens on port 3000 or `PORT`, the page on the next port. It counts in this process,
+//! or in Redis with `REDIS_URL=redis://127.0.0.1:6379`. `--traffic` starts a few clients that run into
+//! the limits, so that the page has something to show.
 
 use std::env;
 use std::error::Error;
@@ -66,6 +70,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .top_denied(top.clone())
         // Behind a proxy: `ClientAddr`. By it, operators block addresses.
         .client_address(PeerAddr)?
+        // Pages of other sites cannot reach it under a name of theirs.
+        .allowed_hosts(["localhost", "127.0.0.1"])?
         .actor(extractor(|request| {
             let LetIn(name) = request.extensions.get()?;
             Some((*name).to_owned())
@@ -88,8 +94,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .into_make_service_with_connect_info::<SocketAddr>();
 
     let port = env::var("PORT").map_or(Ok(3000), |port| port.parse::<u16>())?;
-    let public = TcpListener::bind(("127.0.0.1", port)).await?;
-    let private = TcpListener::bind(("127.0.0.1", port.saturating_add(port.min(1)))).await?;
+    let public = listen(port).await?;
+    let private = listen(port.saturating_add(port.min(1))).await?;
     let url = format!("http://{}", public.local_addr()?);
     println!("listening on {url}");
     println!(
@@ -112,6 +118,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let internal = tokio::spawn(axum::serve(private, internal).into_future());
     axum::serve(public, app).await?;
     Ok(internal.await??)
+}
+
+async fn listen(port: u16) -> Result<TcpListener, String> {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await;
+    listener.map_err(|error| format!("port {port}: {error}; PORT sets another one"))
 }
 
 /// Sends the request repeatedly until the server is gone.

@@ -4,9 +4,11 @@
 //! cargo run --all-features --example server -- --config limits.toml --listen 127.0.0.1:3000
 //! ```
 //!
-//! The file is read again whenever it changes, and the outcome is written to standard error. The server
-//! answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with that
-//! code, and `GET /slow/{ms}` after that time. `GET /stream/{n}` streams n chunks and meters each of
+//! The file is read again whenever it changes. The outcome and the log are written to standard error;
+//! `RUST_LOG=info,tower_throttle=debug` adds a line for each denied request.
+//!
+//! The server answers every path and method with 200 and a small JSON echo, `GET /status/{code}` with
+//! that code, and `GET /slow/{ms}` after that time. `GET /stream/{n}` streams n chunks and meters each of
 //! them, for policies with `settle = "meter"`. It speaks HTTP/1.1 and cleartext HTTP/2, and prints the
 //! address that it listens on (`--listen 127.0.0.1:0` picks a port). On SIGTERM it stops when the
 //! requests in flight are answered, after 30 seconds at the latest: a client may never send the rest
@@ -49,6 +51,8 @@ async fn main() -> ExitCode {
 }
 
 async fn serve() -> Result<(), Box<dyn Error>> {
+    #[cfg(feature = "tracing")]
+    start_log();
     let arguments = Arguments::read(env::args_os().skip(1))?;
     let limits = ConfigFile::new(arguments.config)
         .on_reload(tell)
@@ -75,6 +79,19 @@ async fn serve() -> Result<(), Box<dyn Error>> {
         eprintln!("server: the store has not got back all that was held");
     }
     Ok(())
+}
+
+/// Writes events to standard error: those of the levels in `RUST_LOG`, or from INFO on.
+#[cfg(feature = "tracing")]
+fn start_log() {
+    use tracing_subscriber::EnvFilter;
+
+    let levels = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(levels)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .init();
 }
 
 fn tell(outcome: Result<(), &FileError>) {

@@ -15,8 +15,7 @@ pub(super) struct Enforcement {
 
 impl Enforcement {
     pub(super) fn of(limiter: &Limiter, policies: &[PolicySummary]) -> Self {
-        let enforced = |policy: &&PolicySummary| policy.mode == Mode::Enforce;
-        let enforced: Vec<_> = policies.iter().filter(enforced).collect();
+        let enforced: Vec<_> = policies.iter().filter(is_enforced).collect();
         if !limiter.is_on() {
             return Self::none("limiting is turned off");
         }
@@ -24,7 +23,9 @@ impl Enforcement {
             return Self::none("there is no policy");
         }
         if enforced.is_empty() {
-            return Self::none("no policy is enforced: each is in shadow mode or off");
+            return Self::none(
+                "no policy is enforced: each is in shadow mode, off or enforced for 0% of its keys",
+            );
         }
         if limiter.breaker_state() == BreakerState::Closed {
             return Self {
@@ -78,4 +79,9 @@ impl Enforcement {
             reason: Some(reason.to_owned()),
         }
     }
+}
+
+/// For some keys at least.
+fn is_enforced(policy: &&PolicySummary) -> bool {
+    policy.mode == Mode::Enforce && policy.enforced_for.get() > 0
 }

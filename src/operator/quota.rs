@@ -12,6 +12,7 @@ use super::api::{Actor, Api, read};
 use super::response::{Problem, json, millis};
 use super::subject;
 use crate::decision::Decision;
+use crate::error::StoreErrorKind;
 use crate::key::Subject;
 use crate::limiter::PolicySummary;
 use crate::trace;
@@ -72,7 +73,7 @@ pub(super) async fn peek(
 ) -> Result<Response, Problem> {
     let (policy, subject) = PolicySubject::read(&api, body)?;
     let decision = api.limiter.peek_subject(&policy.name, subject).await?;
-    answered(&decision, "nothing is known of the subject")?;
+    answered(&decision, |_| "nothing is known of the subject")?;
     Ok(json(&KeyReport::of(&policy, subject, &decision)))
 }
 
@@ -85,10 +86,13 @@ pub(super) async fn reset(
     // For the logs alone: a reset that works is not held up by a look that fails.
     let before = api.limiter.peek_subject(&policy.name, subject).await?;
     let decision = api.limiter.reset_subject(&policy.name, subject).await?;
-    answered(
-        &decision,
-        "it is not known whether the subject was reset, try again",
-    )?;
+    answered(&decision, |why| match why {
+        // The store was not asked.
+        StoreErrorKind::BreakerOpen | StoreErrorKind::Overloaded => {
+            "the subject was not reset, try again"
+        }
+        _ => "it is not known whether the subject was reset, try again",
+    })?;
     trace::info!(
         policy = %policy.name,
         subject = %subject,
@@ -110,10 +114,13 @@ pub(super) async fn reset(
 }
 
 /// Failure modes are for requests; an operator wants to know of the failure.
-fn answered(decision: &Decision, so: &str) -> Result<(), Problem> {
+fn answered(
+    decision: &Decision,
+    so: impl FnOnce(StoreErrorKind) -> &'static str,
+) -> Result<(), Problem> {
     let Some(why) = decision.store_failure() else {
         return Ok(());
     };
-    let detail = format!("{why}: {so}");
+    let detail = format!("{why}: {}", so(why));
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
 }

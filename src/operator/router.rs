@@ -130,8 +130,8 @@ async fn switch(
 struct PolicyMode {
     policy: String,
     mode: String,
-    /// The share of the subjects for whom it is enforced, as `"5%"`; unchanged by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The share of the subjects for whom it is enforced, as `"5%"`; unchanged by default. Answers
+    /// always have it.
     enforce: Option<String>,
 }
 
@@ -140,13 +140,14 @@ async fn set_mode(
     Actor(by): Actor,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    let wanted: PolicyMode = read(body)?;
+    let mut wanted: PolicyMode = read(body)?;
     let mode: Mode = wanted.mode.parse()?;
     let before = api.limiter.summary(&wanted.policy)?;
     let share = wanted.enforce.as_deref().map(str::parse).transpose()?;
     let share: Percent = share.unwrap_or(before.enforced_for);
     api.limiter.set_mode(&wanted.policy, mode)?;
     api.limiter.set_enforced_for(&wanted.policy, share)?;
+    wanted.enforce = Some(share.to_string());
     let values = [(before.mode, before.enforced_for), (mode, share)].map(in_a_word);
     api.audit
         .note(by, "mode", Some(wanted.policy.clone()), values);

@@ -398,8 +398,10 @@ fn a_missing_store_is_reported_at_the_start() {
 async fn the_file_is_read_again_and_the_outcome_is_printed() {
     let mut server = Running::start_with(TWO, |command| command.stderr(Stdio::piped()));
     let stderr = BufReader::new(server.process.stderr.take().unwrap());
-    let mut told = stderr.lines();
-    let mut told = || told.next().unwrap().unwrap();
+    // The other lines are the log's.
+    let told = stderr.lines().map(Result::unwrap);
+    let mut told = told.filter(|line| line.starts_with("server: "));
+    let mut told = || told.next().unwrap();
     let client = Client::new();
     for status in [200, 200, 429] {
         assert_eq!(server.get(&client, "/").await.status(), status);
@@ -427,6 +429,31 @@ async fn the_file_is_read_again_and_the_outcome_is_printed() {
         "{refused}"
     );
     assert_eq!(server.get(&client, "/").await.status(), 429);
+}
+
+/// The log is on standard error, with the events of the levels in `RUST_LOG`.
+#[cfg(feature = "tracing")]
+#[tokio::test]
+async fn the_log_is_on_standard_error() {
+    for (levels, is_debug) in [(None, false), (Some("info,tower_throttle=debug"), true)] {
+        let mut server = Running::start_with(TWO, |command| {
+            command.env_remove("RUST_LOG").stderr(Stdio::piped());
+            command.envs(levels.map(|levels| ("RUST_LOG", levels)))
+        });
+        let stderr = BufReader::new(server.process.stderr.take().unwrap());
+        let client = Client::new();
+        for status in [200, 200, 429] {
+            assert_eq!(server.get(&client, "/").await.status(), status);
+        }
+        let other = server.file.path().with_extension("new");
+        fs::write(&other, TWO.replace("2/h", "3/h")).unwrap();
+        fs::rename(other, server.file.path()).unwrap();
+        let mut lines = stderr.lines().map(Result::unwrap);
+        let until_reloaded = lines.by_ref().take_while(|line| !line.contains("INFO"));
+        let denied =
+            until_reloaded.filter(|line| line.contains("DEBUG") && line.contains("denied"));
+        assert_eq!(denied.count() > 0, is_debug, "{levels:?}");
+    }
 }
 
 #[tokio::test]

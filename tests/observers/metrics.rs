@@ -524,6 +524,9 @@ fn every_metric_has_a_type_and_words_that_say_what_it_is() {
         ("tower_throttle_store_duration_seconds", "histogram"),
         ("tower_throttle_store_failures_total", "counter"),
         ("tower_throttle_breaker_state", "gauge"),
+        (ENABLED, "gauge"),
+        (POLICY_MODE, "gauge"),
+        (POLICY_ENFORCED, "gauge"),
         ("tower_throttle_memory_keys", "gauge"),
     ] {
         let text = scrape.text();

@@ -35,7 +35,8 @@ async fn a_mode_is_set_and_holds_from_the_next_request() {
     let site = Site::of([ten("api")]).await;
     for &mode in Mode::ALL {
         let wanted = json!({ "policy": "api", "mode": mode.as_str() });
-        assert_eq!(site.post_ok("mode", wanted.clone()).await, wanted);
+        let answer = json!({ "policy": "api", "mode": mode.as_str(), "enforce": "100%" });
+        assert_eq!(site.post_ok("mode", wanted).await, answer);
         assert_eq!(site.limiter.mode("api"), Ok(mode));
         assert_eq!(site.state().await["policies"][0]["mode"], mode.as_str());
     }
@@ -62,10 +63,18 @@ async fn a_share_is_set_together_with_a_mode_and_shown() {
         (&change["from"], &change["to"]),
         (&json!("enforce"), &json!("enforce 5%"))
     );
-    // A mode alone leaves it.
-    site.post_ok("mode", json!({ "policy": "api", "mode": "shadow" }))
-        .await;
+    // A mode alone leaves it, and the answer says so.
+    let shadow = json!({ "policy": "api", "mode": "shadow" });
+    let answer = site.post_ok("mode", shadow).await;
+    assert_eq!(
+        answer,
+        json!({ "policy": "api", "mode": "shadow", "enforce": "5%" })
+    );
     assert_eq!(shown().await, "5%");
+    // A share needs a mode.
+    let alone = json!({ "policy": "api", "enforce": "100%" });
+    let (status, why) = site.refused("mode", alone).await;
+    assert!(status == 400 && why.contains("mode"), "{status} {why}");
     let wrong = json!({ "policy": "api", "mode": "enforce", "enforce": "500%" });
     let (status, why) = site.refused("mode", wrong).await;
     assert_eq!(

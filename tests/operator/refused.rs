@@ -126,3 +126,25 @@ async fn a_store_that_does_not_answer_is_reported_as_such() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_reset_that_never_reached_the_store_was_not_done() {
+    let limiter = Limiter::new(unreachable(), [ten("api")]).unwrap();
+    let site = Site::about(limiter, Operator::new()).await;
+    let reset = async || {
+        let body = json!({ "policy": "api", "subject": "everybody" });
+        site.refused("reset", body).await.1
+    };
+    assert!(reset().await.contains("it is not known whether"));
+    // Until the breaker is open. It still lets single questions through.
+    let not_called = async {
+        loop {
+            let detail = reset().await;
+            if detail.contains("is not called") {
+                return detail;
+            }
+        }
+    };
+    let detail = not_called.await;
+    assert!(detail.contains("the subject was not reset"), "{detail}");
+}

@@ -132,6 +132,10 @@ async fn the_state_has_the_current_kill_switch() {
     for (change, reason) in [
         (json!({ "on": false }), "turned off"),
         (json!({ "policy": "api", "mode": "shadow" }), "shadow"),
+        (
+            json!({ "policy": "api", "mode": "enforce", "enforce": "0%" }),
+            "0%",
+        ),
     ] {
         let path = if change.get("on").is_some() {
             "switch"
@@ -143,6 +147,10 @@ async fn the_state_has_the_current_kill_switch() {
         assert!(told.0 == "none" && told.1.contains(reason), "{told:?}");
         site.limiter.turn_on();
     }
+    // For some keys it is enforced.
+    let some = json!({ "policy": "api", "mode": "enforce", "enforce": "1%" });
+    site.post_ok("mode", some).await;
+    assert_eq!(enforcement(&site).await.0, "full");
     let site = Site::of([]).await;
     assert_eq!(enforcement(&site).await.0, "none");
 }

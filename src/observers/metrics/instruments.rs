@@ -225,6 +225,10 @@ pub(super) fn describe() {
         "1 for the policy's current mode, 0 for the others; 0 for all if the policy was removed."
     );
     describe_gauge!(
+        POLICY_ENFORCED,
+        "The share of the keys for which the mode enforce holds, 0 to 1; the others are in shadow mode."
+    );
+    describe_gauge!(
         CONFIG_SUCCESSFUL,
         "1 if the last reading of the configuration file was accepted, 0 if it was rejected."
     );

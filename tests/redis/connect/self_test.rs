@@ -104,7 +104,7 @@ async fn a_script_only_user_is_referred_to_the_permissions() {
 async fn a_prefix_that_the_user_may_not_use_is_a_missing_right() {
     let server = Server::start();
     let builder = connecting_with(&server, documented_rights()).prefix("other");
-    assert_explained(builder, &["grant it ~{prefix}:*"]).await;
+    assert_explained(builder, &["grant it ~PREFIX:*"]).await;
 }
 
 #[tokio::test]

@@ -77,8 +77,8 @@ const NAME_PASSWORD: &str = "the server wants a password: put user:password@ or 
                              the URL; the URL of a socket ends in ?user=u&pass=p or ?pass=p";
 const GRANT_RIGHTS: &str =
     "the server's user lacks a permission: grant those that the documentation of RedisStore lists";
-const GRANT_KEYS: &str =
-    "the server's user may not use these keys: grant it ~{prefix}:*, with the prefix of the store";
+const GRANT_KEYS: &str = "the server's user may not use these keys: grant it ~PREFIX:*, with the \
+                          store's prefix, \"throttle\" by default";
 const USE_CLUSTER: &str = "the server is part of a cluster: use redis-cluster://";
 
 /// Advice on certificates that are refused for another reason than their authority, by the text of
