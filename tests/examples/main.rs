@@ -2,6 +2,7 @@
 
 mod compare;
 mod fleet;
+mod llm;
 mod memory_per_key;
 mod observability;
 mod operator;

@@ -46,7 +46,7 @@ mod reload;
 /// # }
 /// ```
 ///
-/// See [Reload](super#reload) for what a reload replaces, keeps and refuses.
+/// See [reload](crate::guide::configuration#reload) for what a reload replaces, keeps and refuses.
 #[must_use = "`open` reads the file"]
 pub struct ConfigFile {
     path: PathBuf,
