@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::quota::Quota;
 use super::{Limiter, decisions};
 use crate::algorithm::Action;
-use crate::decision::{Decision, Decisions, Verdict};
+use crate::decision::{Decision, Decisions, Outcome, Verdict};
 use crate::response::{Ending, KeptHead, Metered};
 use crate::store::Store as _;
 
@@ -55,6 +55,10 @@ impl Budget {
     /// Takes what the request has used and was not charged for yet: a whole step or, where that is
     /// too much, no more than was used.
     pub(super) async fn cover(&self, meter: &dyn Metered) -> Result<(), UsedUp> {
+        // The kill switch takes nothing.
+        if !self.limiter.is_on() {
+            return Ok(());
+        }
         let used = self.used(meter);
         let missing =
             |each: &Charged, used: u64| used.saturating_sub(each.taken.load(Ordering::Acquire));
@@ -62,7 +66,11 @@ impl Budget {
             .each
             .iter()
             .zip(&used)
-            .map(|(each, used)| missing(each, *used).next_multiple_of(each.estimate.max(1)))
+            .map(|(each, used)| {
+                let missing = missing(each, *used);
+                let step = missing.checked_next_multiple_of(each.estimate.max(1));
+                step.unwrap_or(missing)
+            })
             .collect();
         if steps.iter().all(|step| *step == 0) {
             return Ok(());
@@ -110,13 +118,19 @@ impl Budget {
         let checks: SmallVec<[_; 2]> = checks.collect();
         let answer = self.limiter.0.store.ask(&checks);
         drop(checks);
-        let decided = decisions(answer).await;
+        let answers = decisions(answer).await;
+        let decided = asked.iter().zip(answers.iter());
+        let decided = decided.map(|((each, _), answer)| match each.quota.is_shadow {
+            true => answer.in_shadow(),
+            false => *answer,
+        });
+        let decided: Decisions = decided.collect();
         if !decided.all_allow() {
             return Err(UsedUp::by(&asked, &decided));
         }
         for ((each, permits), decision) in asked.iter().zip(decided.iter()) {
-            // What passed for lack of an answer was not taken.
-            if decision.store_failure().is_none() {
+            // What passed in shadow or for lack of an answer was not taken.
+            if decision.outcome() == Outcome::Allowed {
                 each.taken.fetch_add(*permits, Ordering::AcqRel);
             }
         }

@@ -18,7 +18,7 @@ pub(super) struct Quota {
     pub(super) rate: usize,
     pub(super) algorithm: Algorithm,
     subject: Subject,
-    is_shadow: bool,
+    pub(super) is_shadow: bool,
 }
 
 impl Quota {

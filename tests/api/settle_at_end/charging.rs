@@ -12,7 +12,7 @@ use support::bench::Bench;
 use support::on_every_store;
 use support::web::eventually;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{Denied, Limiter, RateLimitLayer, ResponseBody};
+use tower_throttle::{Denied, Limiter, Mode, RateLimitLayer, ResponseBody};
 
 use super::*;
 
@@ -20,6 +20,9 @@ on_every_store! {
     a_stream_is_charged_in_steps_and_told_when_the_limit_is_used_up
     streams_at_once_never_get_more_than_the_limit_and_a_call_each
     what_was_charged_ahead_is_given_back_at_the_end
+    in_shadow_a_stream_goes_on_and_is_counted_at_its_end
+    a_use_beyond_all_numbers_is_told_to_the_producer
+    the_kill_switch_lets_a_stream_go_on
 }
 
 /// Sends a request, whose handler is given its meter. The answer has no body.
@@ -109,4 +112,43 @@ async fn what_was_charged_ahead_is_given_back_at_the_end(bench: &Bench) {
         looked.remaining() == 949
     })
     .await;
+}
+
+async fn in_shadow_a_stream_goes_on_and_is_counted_at_its_end(bench: &Bench) {
+    let limiter = bench.limiter([tokens(400).mode(Mode::Shadow)]);
+    let response = send(&limiter, |meter| async move {
+        for _ in 0..4 {
+            assert_eq!(meter.charging().add(300).await, Ok(()));
+        }
+    });
+    drop(response.await.into_body().collect().await);
+    let _ = eventually(&limiter, "tokens", key("alice"), |looked| {
+        looked.remaining() == 0
+    })
+    .await;
+}
+
+async fn a_use_beyond_all_numbers_is_told_to_the_producer(bench: &Bench) {
+    let limiter = bench.limiter([tokens(7)]);
+    let response = send(&limiter, |meter| async move {
+        assert!(meter.charging().add(u64::MAX).await.is_err());
+    });
+    drop(response.await.into_body().collect().await);
+    assert!(limiter.flush().await);
+    let looked = limiter.peek("tokens", key("alice")).await;
+    assert_eq!(looked.expect("a policy").remaining(), 0);
+}
+
+async fn the_kill_switch_lets_a_stream_go_on(bench: &Bench) {
+    let limiter = bench.limiter([tokens(7)]);
+    let switch = limiter.clone();
+    let response = send(&limiter, move |meter| {
+        let switch = switch.clone();
+        async move {
+            switch.turn_off();
+            assert_eq!(meter.charging().add(5_000).await, Ok(()));
+            switch.turn_on();
+        }
+    });
+    drop(response.await.into_body().collect().await);
 }
