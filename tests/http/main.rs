@@ -12,6 +12,7 @@ mod missing_keys;
 mod peer_addr;
 mod routes;
 mod service;
+mod wide;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

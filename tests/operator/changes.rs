@@ -108,3 +108,14 @@ async fn a_subject_is_looked_at_and_reset() {
     assert_eq!(reset["reset_after_ms"], 0);
     assert_eq!(site.post_ok("peek", alice).await["remaining"], 10);
 }
+
+#[tokio::test]
+async fn fifteen_digits_are_answered_to_the_last() {
+    const WIDE: u64 = 999_999_999_999_999;
+    let site = Site::of([Policy::new("tokens", Limit::fixed_window(WIDE, HOUR))]).await;
+    let _ = site.limiter.charge("tokens", "alice", 2).await.unwrap();
+    let alice = json!({ "policy": "tokens", "subject": { "text": "alice" } });
+    let quota = site.post_ok("peek", alice).await;
+    assert_eq!(quota["capacity"], WIDE);
+    assert_eq!(quota["remaining"], WIDE - 2);
+}

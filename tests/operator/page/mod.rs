@@ -273,6 +273,23 @@ async fn a_subject_is_looked_at_and_reset_there() {
     assert!(answer.contains(r#"got "<b>nowhere</b>""#), "{answer}");
 }
 
+#[tokio::test]
+async fn fifteen_digits_are_shown_to_the_last() {
+    const WIDE: u64 = 999_999_999_999_999;
+    let site = Site::of([Policy::new("tokens", Limit::fixed_window(WIDE, HOUR))]).await;
+    let _ = site.limiter.charge("tokens", "alice", 2).await.unwrap();
+    let browser = site.open().await;
+    browser.click("#kind option[value=text]").await;
+    browser.fill("#value", "alice").await;
+    browser.click("#subject button[value=peek]").await;
+    browser.until("document.querySelector('#answer b')").await;
+    let answer = browser.text("#answer").await;
+    let shown = "999,999,999,999,997 of 999,999,999,999,999 left";
+    assert!(answer.starts_with(shown), "{answer}");
+    let row = browser.text("#policies tr").await;
+    assert!(row.contains("999999999999999 in each window of 1 h"), "{row}");
+}
+
 /// The list keeps whom it denied, for a while.
 #[tokio::test]
 async fn a_subject_of_a_policy_that_was_removed_cannot_be_looked_at() {
