@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, Stream, stream};
+use futures_util::stream::BoxStream;
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use http::uri::PathAndQuery;
 use tokio::sync::mpsc;
 use tonic::body::Body;
@@ -18,10 +19,11 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckRequest as Message};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 use tower::service_fn;
-use tower_throttle::{Key, Limit, Limiter, MINUTE, Policy, RateLimitLayer, SECOND};
+use tower_throttle::{Key, Limit, Limiter, MINUTE, Meter, Policy, RateLimitLayer, SECOND};
 
 use crate::stage::{Counted, client, connect, layer, layer_of, listen, serve};
 use support::http_store::{TestStore, Trip};
+use support::web::eventually;
 
 /// Takes messages, and counts its calls.
 #[derive(Clone, Default)]
@@ -68,10 +70,14 @@ async fn sum_up(request: Request<Streaming<Message>>) -> Result<Response<Message
     Ok(Response::new(message(count)))
 }
 
+/// Counts each message with the meter of the call.
 async fn echo(
     request: Request<Streaming<Message>>,
-) -> Result<Response<Streaming<Message>>, Status> {
-    Ok(Response::new(request.into_inner()))
+) -> Result<Response<BoxStream<'static, Result<Message, Status>>>, Status> {
+    let meter = request.extensions().get::<Meter>().cloned();
+    let meter = meter.unwrap_or_default();
+    let messages = request.into_inner().inspect(move |_| meter.add(1));
+    Ok(Response::new(messages.boxed()))
 }
 
 fn message(number: usize) -> Message {
@@ -255,4 +261,43 @@ async fn a_call_that_is_left_before_its_trailers_counts() {
         .await
         .expect("a policy");
     assert_eq!(left.remaining(), 0);
+}
+
+/// One that ends costs its messages; one that its client leaves at any message no less than estimated.
+#[tokio::test]
+async fn a_stream_costs_the_messages_that_it_meters() {
+    let policy = Policy::new("messages", Limit::fixed_window(100, MINUTE))
+        .cost(3)
+        .settle_at_end(|end| end.used());
+    let limiter = Limiter::new(TestStore::new(Trip::None), [policy]).expect("sound policies");
+    let (_, channel) = behind(RateLimitLayer::new(limiter.clone())).await;
+    let mut left = 100;
+    for (messages, ends, cost) in [
+        (5, true, 5),
+        (1, true, 1),
+        (0, false, 3),
+        (2, false, 3),
+        (4, false, 4),
+    ] {
+        let (sender, mut answers) = talk(channel.clone()).await.expect("allowed");
+        for number in 0..messages {
+            sender.send(message(number)).expect("the call goes on");
+            answers
+                .message()
+                .await
+                .expect("a message")
+                .expect("an answer");
+        }
+        if ends {
+            drop(sender);
+            assert_eq!(answers.message().await.expect("its end"), None);
+        } else {
+            drop((sender, answers));
+        }
+        left -= cost;
+        let _ = eventually(&limiter, "messages", Key::everybody(), |looked| {
+            looked.remaining() == left
+        })
+        .await;
+    }
 }

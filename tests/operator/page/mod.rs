@@ -287,7 +287,10 @@ async fn fifteen_digits_are_shown_to_the_last() {
     let shown = "999,999,999,999,997 of 999,999,999,999,999 left";
     assert!(answer.starts_with(shown), "{answer}");
     let row = browser.text("#policies tr").await;
-    assert!(row.contains("999999999999999 in each window of 1 h"), "{row}");
+    assert!(
+        row.contains("999999999999999 in each window of 1 h"),
+        "{row}"
+    );
 }
 
 /// The list keeps whom it denied, for a while.
