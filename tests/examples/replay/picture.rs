@@ -37,7 +37,7 @@ fn the_committed_picture_is_the_one_of_the_sample() {
         "docs/replay.svg is out of date, see docs/replay.md"
     );
     let page = fs::read_to_string(root.join("docs/replay.md")).unwrap();
-    assert!(page.contains("](replay.svg)"));
+    assert!(page.contains("][replay.svg]"));
     assert!(picture.contains("prefers-color-scheme: dark"));
     for policy in ["client", "login", "search"] {
         assert!(picture.contains(&format!(">{policy}</text>")), "{policy}");
