@@ -61,7 +61,7 @@ impl Policy {
                 return Err(ConfigError::out_of_range(
                     "cost",
                     cost,
-                    "at most what there ever is at once: the limit, or its burst or capacity",
+                    "at most the limit, or its burst or capacity: more is never available at once",
                 ));
             }
             Cost::Fixed(_) => {}
@@ -117,7 +117,7 @@ impl Policy {
         Err(ConfigError::malformed(
             settle.option,
             format!("a limit of {}", algorithm.name()),
-            "what is held while a request runs is given back when it ends; there is nothing to \
+            "a concurrency limit gets its permits back when the request ends, so there is nothing to \
              settle",
         ))
     }

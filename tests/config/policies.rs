@@ -300,8 +300,8 @@ fn a_response_settles_nothing_of_what_is_held_until_it_ends() {
         assert_eq!(
             refusal(&text),
             format!(
-                "line 7: policy \"client\": {name}: what is held while a request runs is given \
-                 back when it ends; there is nothing to settle, leave it out"
+                "line 7: policy \"client\": {name}: a concurrency limit gets its permits back \
+                 when the request ends, so there is nothing to settle, leave it out"
             )
         );
     }

@@ -252,8 +252,8 @@ fn a_tier_too_small_for_the_cost_is_refused_in_its_line() {
                  { key = \"user\", values = [\"b\"], limit = \"29/s\" }]";
     assert_eq!(
         refusal(&format!("{}tiers = {tiers}\n", with_field("cost = 30"))),
-        "line 11: policy \"client\": cost: got 30, expected at most what there ever is at once: \
-         the limit, or its burst or capacity"
+        "line 11: policy \"client\": cost: got 30, expected at most the limit, or its burst or \
+         capacity: more is never available at once"
     );
 }
 

@@ -34,8 +34,8 @@ fn a_cost_that_is_nothing_or_never_fits_is_refused() {
     );
     assert_eq!(
         refusal([named("api").cost(21)]),
-        "policy \"api\": cost: got 21, expected at most what there ever is at once: the limit, or \
-         its burst or capacity"
+        "policy \"api\": cost: got 21, expected at most the limit, or its burst or capacity: more \
+         is never available at once"
     );
     assert!(Limiter::new(Silent, [named("api").cost(20)]).is_ok());
 }

@@ -230,8 +230,8 @@ fn a_concurrency_limit_cannot_settle() {
         refused.to_string()
     };
     let exports = || Policy::new("exports", Limit::concurrency(2));
-    let why = "got \"a limit of concurrency\": what is held while a request runs is given back \
-               when it ends; there is nothing to settle";
+    let why = "got \"a limit of concurrency\": a concurrency limit gets its permits back when the \
+               request ends, so there is nothing to settle";
     assert_eq!(
         refusal(exports().count_if(is_unauthorized)),
         format!("policy \"exports\": count_if: {why}")
