@@ -13,6 +13,7 @@ use super::rules::{CompiledRules, Rules};
 use crate::error::{CheckError, ConfigError};
 use crate::mode::{Mode, Percent};
 use crate::observer::{ChangeEvent, Observers};
+use crate::policy::CompiledPolicy;
 use crate::store::{Enforced, FailureMode};
 
 /// The rules in force. A request is decided entirely by the rules that it finds at its start.
@@ -67,27 +68,32 @@ impl RulesInForce {
     }
 
     pub(super) fn set_mode(&self, policy: &str, mode: Mode) -> Result<(), CheckError> {
-        self.change(|changes| {
-            let rules = self.rules.load();
-            let ready = rules.named(policy)?;
+        self.change_policy(policy, |ready, changes| {
             let before = ready.mode();
             if before != mode {
                 ready.set_mode(mode);
                 changes.push(mode_change(policy, Some(before), Some(mode)));
             }
-            Ok(())
         })
     }
 
     pub(super) fn set_enforced_for(&self, policy: &str, share: Percent) -> Result<(), CheckError> {
-        self.change(|changes| {
-            let rules = self.load();
-            let ready = rules.named(policy)?;
+        self.change_policy(policy, |ready, changes| {
             let before = ready.enforced_for();
             if before != share {
                 ready.enforce_for(share);
                 changes.push(share_change(policy, before, share));
             }
+        })
+    }
+
+    fn change_policy(
+        &self,
+        policy: &str,
+        change: impl FnOnce(&CompiledPolicy, &Changes),
+    ) -> Result<(), CheckError> {
+        self.change(|changes| {
+            change(self.rules.load().named(policy)?, changes);
             Ok(())
         })
     }

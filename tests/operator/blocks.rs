@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 use tower_throttle::{
     AccessList, ChangeEvent, Extension, HOUR, Header, Key, Limiter, MINUTE, ManualClock,
-    MemoryStore, Mode, Observer, Operator, Outcome, PeerAddr, Policy, Rules, SECOND,
+    MemoryStore, Mode, Observer, Operator, Outcome, PeerAddr, Percent, Policy, Rules, SECOND,
 };
 
 use crate::{Site, problem, status_from, ten};
@@ -365,4 +365,20 @@ async fn pages_of_other_sites_block_nobody() {
     let blocks = site.state().await["blocks"].take();
     assert_eq!(blocks.as_array().unwrap().len(), 1);
     assert_eq!(blocks[0]["id"], 1);
+}
+
+/// Otherwise the change would wait for the block's end, which is a change, too.
+#[tokio::test]
+async fn a_policy_can_be_changed_as_soon_as_a_block_is_over() {
+    let (site, clock) = site([api()]).await;
+    for share in [5, 10] {
+        site.post_ok("block", of_user(7)).await;
+        clock.advance(60 * SECOND);
+        let share = Percent::new(share).unwrap();
+        site.limiter.set_enforced_for("api", share).unwrap();
+        site.post_ok("block", of_user(7)).await;
+        clock.advance(60 * SECOND);
+        site.limiter.set_mode("api", Mode::Enforce).unwrap();
+        assert_eq!(site.limiter.summary("api").unwrap().enforced_for, share);
+    }
 }
