@@ -62,7 +62,7 @@ usual["1"] = function()
         sum = cost * min(times, floor(room / cost) + 1)
       end
       local paid = now + sum
-      -- MGET tells nothing of what is no string.
+      -- MGET returns nothing for a key that is no string.
       if not call("SET", KEYS[s], text_of(paid), "PXAT", end_of(paid), text and "XX" or "NX") then
         return false
       end
@@ -158,7 +158,7 @@ usual.s = function()
     local list = texts[s] and found or missing
     list[#list + 1] = texts[s] or KEYS[s]
   end
-  -- MGET tells nothing of what is no string.
+  -- MGET returns nothing for a key that is no string.
   if not find(table.concat(found), "^%d*$") or (#missing > 0 and call("EXISTS", unpack(missing)) > 0) then
     return false
   end

@@ -265,7 +265,7 @@ pub struct StoreError {
     scope: Scope,
 }
 
-/// What a failure tells about the store.
+/// What a failure says about the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
     Store,
@@ -352,7 +352,7 @@ impl StoreError {
         }
     }
 
-    /// Marks the failure as one of this process, which tells nothing about the store.
+    /// Marks the failure as one of this process, which says nothing about the store.
     #[cfg(feature = "redis")]
     pub(crate) fn of_this_process(self) -> Self {
         Self {
@@ -370,7 +370,7 @@ impl StoreError {
         }
     }
 
-    /// Whether this process caused the failure, so that it tells nothing about the store.
+    /// Whether this process caused the failure, so that it says nothing about the store.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.scope == Scope::ThisProcess
     }

@@ -171,7 +171,7 @@ impl Arithmetic for FixedWindow {
     fn quota_of(&self, reading: &Reading) -> (u64, Micros) {
         let [_, ends_in] = reading.level;
         match &self.opens {
-            // What is known from memory does not tell the instant.
+            // The remembered state has no instant.
             Opens::ByCalendar(calendar) if reading.at >= DAY.into() => {
                 let ends = reading.at.saturating_add(Micros::new(ends_in));
                 (self.limit, calendar.length(Some(ends)))

@@ -19,9 +19,9 @@ pin_project! {
     /// bodies](crate::RateLimitLayer::wrap_body): the inner service's body, frame by frame with its
     /// trailers, or that of a rejection.
     ///
-    /// What has to end with it, ends after its last frame, after an error, or when it is dropped:
-    /// permits that are held while a request runs, as by a [concurrency](crate::Limit::concurrency)
-    /// limit, are given back, and [costs](crate::Policy::settle_at_end) are settled.
+    /// After its last frame, after an error, or when it is dropped, permits that are held while a
+    /// request runs, as by a [concurrency](crate::Limit::concurrency) limit, are given back, and
+    /// [costs](crate::Policy::settle_at_end) are settled.
     ///
     /// It implements [`Body`] if the inner body's data is [`Bytes`], as with axum, tonic and hyper,
     /// or implements `From<Bytes>`: a rejection uses the inner body's data type. A data type of our
@@ -30,8 +30,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         body: Either<B>,
-        // Declared after the body: a dropped body has stopped before anybody else can have what it
-        // held, and its meter counts no more.
+        // Declared after the body, and so dropped after it: until then the body may still run, and its
+        // meter count.
         held: Option<UntilEnd>,
     }
 }
@@ -41,17 +41,17 @@ pub(crate) struct UntilEnd {
     charges: Box<Charges>,
     /// How many bytes are still to come, where that is known.
     left: Option<u64>,
-    /// Whether the caller knows that there is nothing more to come, and so need not poll for the end.
-    has_told_end: AtomicBool,
+    /// Whether the caller has seen the end of the body, and so need not poll for it.
+    has_seen_end: AtomicBool,
 }
 
 impl UntilEnd {
-    /// `length`: how many bytes the body has, as far as the response's head tells.
+    /// `length`: how many bytes the body has, if the response's head says so.
     pub(crate) fn new(charges: Box<Charges>, length: Option<u64>) -> Self {
         Self {
             charges,
             left: length,
-            has_told_end: AtomicBool::new(false),
+            has_seen_end: AtomicBool::new(false),
         }
     }
 
@@ -69,7 +69,7 @@ impl UntilEnd {
 impl Drop for UntilEnd {
     fn drop(&mut self) {
         // A server that has sent as many bytes as it has announced does not ask for more.
-        let is_complete = self.left == Some(0) || *self.has_told_end.get_mut();
+        let is_complete = self.left == Some(0) || *self.has_seen_end.get_mut();
         self.charges.settle_at_end(
             match is_complete {
                 true => Ending::Complete,
@@ -142,21 +142,16 @@ where
                 }
                 let frame = ready!(body.as_mut().poll_frame(cx));
                 if let Some(held) = this.held {
-                    if let Some(Ok(frame)) = &frame {
-                        held.sent(frame.data_ref().map_or(0, Buf::remaining));
-                    }
-                    let trailers = match &frame {
-                        Some(Ok(frame)) => frame.trailers_ref(),
-                        _ => None,
-                    };
-                    // A caller that knows the end from `is_end_stream` does not poll for it.
-                    let is_last = match &frame {
-                        Some(Ok(_)) => trailers.is_some() || body.is_end_stream(),
-                        _ => true,
-                    };
-                    let how = match &frame {
-                        Some(Err(_)) => Ending::Failed,
-                        _ => Ending::Complete,
+                    let (how, trailers, is_last) = match &frame {
+                        None => (Ending::Complete, None, true),
+                        Some(Err(_)) => (Ending::Failed, None, true),
+                        Some(Ok(frame)) => {
+                            held.sent(frame.data_ref().map_or(0, Buf::remaining));
+                            let trailers = frame.trailers_ref();
+                            // A caller that knows the end from `is_end_stream` does not poll for it.
+                            let is_last = trailers.is_some() || body.is_end_stream();
+                            (Ending::Complete, trailers, is_last)
+                        }
                     };
                     if is_last && let Some(held) = this.held.take() {
                         held.ended(how, trailers);
@@ -179,7 +174,7 @@ where
             Either::Inner { body } => {
                 let is_over = body.is_end_stream();
                 if let Some(held) = self.held.as_ref().filter(|_| is_over) {
-                    held.has_told_end.store(true, Ordering::Relaxed);
+                    held.has_seen_end.store(true, Ordering::Relaxed);
                 }
                 is_over
             }

@@ -1,4 +1,4 @@
-//! Permits that a caller waits for, and how long until they come.
+//! Waiting for permits.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -257,7 +257,7 @@ impl Waiting<'_> {
     }
 
     fn wait(&self, policy: &CompiledPolicy, cost: u64, longest: Duration) -> Wait {
-        // A queue lets one out at a time however they wait, and would deny those that find it full.
+        // A queue lets one out at a time anyway, and denies requests that find it full.
         let queues = policy.algorithm().is_some_and(|first| first.queues());
         if !self.is_strict || queues || cost > policy.capacity() {
             Wait::Burst(longest.into())
@@ -276,8 +276,8 @@ impl Waiting<'_> {
     }
 }
 
-/// Checks every second whether the store is back. Perhaps all callers wait here, so that nobody else
-/// would find out; and part of a store can come back without a change of the circuit breaker.
+/// Asks every second whether the store answers again. If all callers wait here, nothing else would
+/// notice; and a part of a store can come back without a change of the circuit breaker.
 async fn until_store_answers(permit: &Permit) {
     loop {
         sleep(SECOND).await;

@@ -27,8 +27,7 @@ pub(crate) struct Charges {
     phase: Phase,
     /// When the store was asked; nothing was taken before.
     asked: Instant,
-    /// Where leases are renewed. Also where permits are given back if this is dropped outside any
-    /// runtime.
+    /// Leases are renewed here. So are permits given back, if this is dropped outside any runtime.
     runtime: Option<Handle>,
     /// What the end of the response settles by.
     pub(super) meter: Option<(Meter, Arc<Budget>)>,
@@ -62,10 +61,10 @@ enum Counted {
 
 #[derive(Clone, Copy)]
 enum Phase {
-    /// The answer is in flight. A lease may have been taken, so it is released.
+    /// The answer is in flight. A lease may have been taken and is released.
     Pending,
-    /// The answer is there, but nobody waited for it. Permits that others would wait behind are given
-    /// back. All others are used: a client that leaves before each answer has to be denied, too.
+    /// The answer is there, but the client has left. Permits that others would wait behind are given
+    /// back. All others stay taken: a client that always leaves before the answer has to be denied, too.
     Abandoned,
     /// The request is held up. Nothing was used yet, so everything is given back.
     Waiting,
@@ -112,7 +111,8 @@ impl Charges {
         let mut doubtful: SmallVec<[Charge; 1]> = SmallVec::new();
         let charges = std::mem::take(&mut self.charges);
         for (mut charge, (decision, own)) in charges.into_iter().zip(answers) {
-            // Its own: the policy's does not tell if its penalty is known to ban.
+            // The rate's own decision: if the penalty is known to ban, the policy's does not show what
+            // the rate has counted.
             charge.counted = match own.store_failure() {
                 None => Counted::Yes,
                 Some(failure) if failure.may_have_counted() => Counted::Perhaps,
@@ -173,7 +173,7 @@ impl Charges {
         self.charges.iter().any(|charge| charge.lease.is_some())
     }
 
-    /// Whether a lease is not known to live any more.
+    /// Whether a lease may have ended.
     pub(super) fn has_lapsed(&self) -> bool {
         let now = Instant::now();
         let mut leases = self.charges.iter().filter_map(Charge::lease);
@@ -243,8 +243,8 @@ impl Charge {
 
     /// The action that gives back this many of the permits taken under this receipt.
     pub(super) fn unused(&self, permits: u64, receipt: Receipt) -> Action {
-        // Those who wait behind it have been told when to go on. After a refund, a newcomer would
-        // go on together with one of them.
+        // Requests that wait behind it keep the times that they were given. After a refund, a new
+        // request would go on together with one of them.
         if self.is_queued {
             Action::Withdraw { permits, receipt }
         } else {

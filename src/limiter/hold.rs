@@ -1,9 +1,10 @@
-//! Holds: an upstream has asked to be left alone, and the whole fleet obeys.
+//! Holds: an upstream has answered that no request shall come before some time, and the whole fleet
+//! obeys.
 //!
-//! One question raises the debt of the policy's first rate, so that whoever asks from now on waits
-//! until the hold is over and then goes on at that rate's pace. It also stores when the hold is over,
-//! under a key of its own: those who wait already were told before when to go on. They look there when
-//! their time comes. The debt would not tell them, as it may be as large without a hold.
+//! One question raises the debt of the policy's first rate, so that later requests wait until the hold
+//! is over and then go on at that rate's pace. Requests that wait already know their time from before
+//! the hold. For them the question also stores the end of the hold, under a key of its own, and each
+//! of them reads it when its time comes. The debt alone would not do: without a hold it may be as large.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +37,8 @@ struct Holdable {
 }
 
 impl Limiter {
-    /// Lets nobody go on for so long. Who waits longer already waits no less. The store is asked when
-    /// this returns, and its answer is awaited by nobody.
+    /// Holds all requests for this time. One that has to wait longer still does. The question is sent
+    /// before this returns; nothing waits for the answer.
     pub(crate) fn hold(&self, holding: Holding<'_>, time: Duration) {
         let Some(of) = self.holdable(holding) else {
             return;
@@ -85,7 +86,7 @@ impl Limiter {
     }
 
     /// Raises the debt once more: permits that were given back since may have lowered it, and then all
-    /// who are held would go on together.
+    /// held requests would go on together.
     pub(crate) async fn keep_pace_after(&self, holding: Holding<'_>, left: Micros) {
         let Some(of) = self.holdable(holding) else {
             return;
@@ -95,7 +96,7 @@ impl Limiter {
         let _ = decisions(answer).await;
     }
 
-    /// `None` if nobody waits under the policy as it is now.
+    /// `None` if requests do not wait under the policy as it is now.
     fn holdable(&self, holding: Holding<'_>) -> Option<Holdable> {
         let rules = holding.policy.rules(self);
         let policy = rules.named(holding.policy.name()).ok()?;

@@ -116,7 +116,7 @@ impl RulesInForce {
         });
     }
 
-    /// Replaces the deny list by what the change makes of it, and tells of it if that is another list.
+    /// Changes the deny list, and reports it if it is another list after that.
     pub(super) fn change_denied<T>(&self, change: impl FnOnce(&mut DenyList) -> T) -> T {
         self.change(|changes| {
             let mut rules = CompiledRules::clone(&self.rules.load());

@@ -1,4 +1,4 @@
-//! `Meter`: what a request has used so far, counted by whoever produces its response.
+//! `Meter`: what a request has used so far, counted by the code that produces its response.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

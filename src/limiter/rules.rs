@@ -320,7 +320,7 @@ impl CompiledRules {
             if from != to {
                 changes.push(mode_change(name, from, to));
             }
-            // A new policy is enforced for all until it is told otherwise.
+            // A new policy is enforced for all until its share is set.
             let (from, to) = (share_in(before, name), share_in(Some(self), name));
             if let Some(to) = to.filter(|to| *to != from.unwrap_or(Percent::ALL)) {
                 changes.push(share_change(name, from.unwrap_or(Percent::ALL), to));

@@ -66,7 +66,7 @@ impl Charges {
         self.settle_each(&actual);
     }
 
-    /// Settles what is told of one policy.
+    /// Settles one policy.
     pub(super) fn settle(&mut self, policy: &str, actual: u64) {
         let each = self.charges.iter();
         let actual: ActualCosts = each

@@ -1,4 +1,4 @@
-//! `Counters`: the events that an operator was told of, as numbers since the start.
+//! `Counters`: the events that an operator observed, as numbers since the start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::observer::{DecisionResult, RefusalReason};
 use crate::observers::PerPolicy;
 use crate::time::{Clock, Micros};
 
-/// The events that an operator was told of, as numbers since the start.
+/// The events that an operator observed, as numbers since the start.
 pub(super) struct Counters {
     clock: Arc<dyn Clock>,
     since: Micros,

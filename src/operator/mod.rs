@@ -31,10 +31,10 @@ mod router;
 mod state;
 mod subject;
 
-/// What whoever is on call sees of a limiter and can change: a page that shows it live, and the
-/// same as JSON.
+/// What people on call see of a limiter and can change: a page that shows it live, and the same as
+/// JSON.
 ///
-/// **The router asks nobody who they are.** Whoever reaches it can switch limiting off: put your
+/// **The router has no login.** Anybody who reaches it can switch limiting off: put your
 /// own authentication in front, and serve it where only operators come. A listener that only this
 /// machine reaches is not enough by itself: pages that an operator visits can reach it, too (DNS
 /// rebinding), unless you name the [hosts](Self::allowed_hosts) that it answers for.
@@ -100,9 +100,9 @@ mod subject;
 /// To refuse a client in all processes, use the [deny list](crate::Rules::deny), in code or in the
 /// configuration file.
 ///
-/// # What if the limiter is told nothing
+/// # A limiter without this observer
 ///
-/// An `Operator` counts what it is told as an [`Observer`]. Of a limiter that was built without
+/// An `Operator` counts what it sees as an [`Observer`]. Of a limiter that was built without
 /// [`observe`](crate::LimiterBuilder::observe), all works but the counts.
 #[derive(Clone)]
 #[cfg_attr(docsrs, doc(cfg(feature = "operator")))]
@@ -144,7 +144,7 @@ impl Operator {
         }
     }
 
-    /// Shows this list of who is denied most, which the limiter has to be told of as an
+    /// Shows this list of who is denied most, which the limiter must have as an
     /// [observer](crate::LimiterBuilder::observe) of its own.
     #[must_use]
     pub fn top_denied(mut self, top: TopDenied) -> Self {

@@ -1,4 +1,4 @@
-//! What operators are told, as JSON. The names of times end in their unit.
+//! What operators see, as JSON. The names of times end in their unit.
 
 use std::cmp::Reverse;
 
@@ -35,7 +35,7 @@ pub(super) struct State {
     shadow_refusals: Counts,
     history: HistoryState,
     store: StoreState,
-    /// `null` if the limits come from no file, or if the limiter does not tell this observer.
+    /// `null` if the limits come from no file, or if the limiter does not have this observer.
     config: Option<ConfigState>,
     policies: Vec<PolicyState>,
     /// Absent if nobody keeps the list.

@@ -179,9 +179,9 @@ fn address(limiter: &Limiter, policy: &str, text: &str) -> Result<IpAddr, Proble
     };
     let Some((network, bits)) = text.split_once('/') else {
         let address = text.trim().parse().map_err(|_| unreadable())?;
-        let told = limiter.canonical_address(policy, address)?;
-        let told = told.or_else(|| the_same_by_any_prefix(address));
-        return told.ok_or_else(|| {
+        let canonical = limiter.canonical_address(policy, address)?;
+        let canonical = canonical.or_else(|| the_same_by_any_prefix(address));
+        return canonical.ok_or_else(|| {
             wrong(
                 "address",
                 text,

@@ -241,13 +241,12 @@ impl CompiledPolicy {
         }
     }
 
-    /// Whether anybody may wait for its permits, and so be held.
+    /// Whether requests can wait for its permits, and so be held.
     pub(crate) fn can_be_held(&self) -> bool {
         self.algorithm().is_some_and(Algorithm::can_wait)
     }
 
-    /// The check that applies an action to the end of a hold. That is all it is about: whoever holds
-    /// back looks there.
+    /// The check that sets the end of a hold, or reads it. It counts no permits.
     pub(crate) fn check_of_hold(&self, subject: Subject, action: Action) -> Check<'_> {
         self.check_of(&self.hold, subject, &Algorithm::of_holds(), action, false)
     }

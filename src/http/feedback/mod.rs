@@ -1,4 +1,4 @@
-//! `Feedback`: what the answers of an upstream say about when to ask it again.
+//! `Feedback`: what the responses of an upstream say about when to send the next request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ mod structured;
 mod wait;
 mod x_rate_limit;
 
-/// How long the upstream's answer asks everybody to wait.
+/// How long a response asks all clients to wait.
 type Announced = dyn Fn(&ResponseHead<'_>) -> Option<Duration> + Send + Sync;
 
-/// What a [`ThrottleLayer`](crate::ThrottleLayer::feedback) reads of the responses that it gets: how
-/// long the upstream wants to be left alone.
+/// Reads from the responses of an upstream how long a
+/// [`ThrottleLayer`](crate::ThrottleLayer::feedback) should send it no requests.
 ///
-/// [`http`](Self::http) understands the usual ways to say so, and [`by`](Self::by) is for all others.
-/// The response type is that of hyper and tonic, [`http::Response`], unless [`head`](Self::head) says
-/// how to read another.
+/// [`http`](Self::http) reads the usual headers, and [`by`](Self::by) is for all others. Responses are
+/// those of hyper and tonic, [`http::Response`], unless [`head`](Self::head) sets how to read another
+/// type.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ type Announced = dyn Fn(&ResponseHead<'_>) -> Option<Duration> + Send + Sync;
 ///
 /// let start = Instant::now();
 /// client.ready().await?.call(Request::new(())).await?;
-/// // For a second nobody in the fleet is ready.
+/// // For a second no process of the fleet sends another request.
 /// client.ready().await?;
 /// assert!(start.elapsed() > Duration::from_millis(990));
 /// # Ok(())
@@ -85,23 +85,25 @@ where
 }
 
 impl Feedback {
-    /// Obeys a refusal that says when to come back: see [`announced`](Self::announced).
+    /// Obeys the usual headers of a denial: see [`announced`](Self::announced).
     pub fn http() -> Self {
         Self::by(Self::announced)
     }
 
-    /// Obeys what this function reads: how long nothing is to be sent, if the response says so.
+    /// Obeys what this function returns: how long no request is to be sent, or `None` if the response
+    /// does not hold any.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tower_throttle::Feedback;
     ///
-    /// // One that tells the wait in a header of its own, and for which others cost a second.
+    /// // This upstream has a header of its own. A 429 that says nothing holds for a second.
     /// let feedback = Feedback::by(|response| {
-    ///     let told = response.headers.get("x-backoff-ms");
-    ///     let told = told.and_then(|told| told.to_str().ok()?.parse().ok());
-    ///     let told = told.map(Duration::from_millis).or_else(|| Feedback::announced(response));
-    ///     told.or((response.status == 429).then_some(Duration::from_secs(1)))
+    ///     let backoff = response.headers.get("x-backoff-ms");
+    ///     let backoff = backoff.and_then(|ms| ms.to_str().ok()?.parse().ok());
+    ///     let backoff = backoff.map(Duration::from_millis);
+    ///     let backoff = backoff.or_else(|| Feedback::announced(response));
+    ///     backoff.or((response.status == 429).then_some(Duration::from_secs(1)))
     /// });
     /// ```
     pub fn by(
@@ -114,27 +116,26 @@ impl Feedback {
         }
     }
 
-    /// How long a refusal asks to wait, in any of the usual ways. `None` if the response is none, or
-    /// does not say.
+    /// How long a denial asks to wait, by the usual headers. `None` for any other response, and for a
+    /// denial without such a header.
     ///
-    /// A refusal is a 429 or a 503, or over gRPC `RESOURCE_EXHAUSTED` or `UNAVAILABLE`. What counts is
-    /// the first of these that it has:
+    /// A denial is a 429 or a 503, or over gRPC `RESOURCE_EXHAUSTED` or `UNAVAILABLE`. The first of
+    /// these headers that it has counts:
     ///
     /// | header | is read as |
     /// |---|---|
     /// | `Retry-After` | seconds or a date |
-    /// | `RateLimit`, with `RateLimit-Policy` | drafts 7 to 11 of the IETF: the longest time of a quota of which nothing remains; if that tells none, its window |
+    /// | `RateLimit`, with `RateLimit-Policy` | drafts 7 to 11 of the IETF: the longest time of a quota of which nothing remains; without a time, its window |
     /// | `RateLimit-Reset`, with `RateLimit-Remaining` | drafts 3 to 6 |
     /// | `X-RateLimit-Reset`, `-Reset-After`, with `X-RateLimit-Remaining` | seconds from now or since 1970, milliseconds since 1970, a date, or a duration such as `6m0s`; also as `X-Rate-Limit-`, and for several quotas such as `X-RateLimit-Reset-Tokens` |
     ///
-    /// Of the last three nothing counts of which permits remain. Over gRPC the longer of
+    /// In the last three, a quota with permits left is ignored. Over gRPC the longer of
     /// `grpc-retry-pushback-ms` and the `RetryInfo` in `grpc-status-details-bin` counts. They are read
-    /// where a refusal has its status: in the head of the response. That is so for every unary call
-    /// that a server refuses before it has sent a message (*trailers-only*); what stands in the
-    /// trailers after a message is not read.
+    /// from the head of the response, where a server puts them when it denies a call before the first
+    /// message (*trailers-only*). Trailers after a message are not read.
     ///
-    /// A date is compared with the response's own `Date` if it has one, so that the clocks need not
-    /// agree. One in the past asks for no wait.
+    /// A date is compared with the response's own `Date`, if there is one, so that the clocks need not
+    /// agree. A date in the past means no wait.
     pub fn announced(response: &ResponseHead<'_>) -> Option<Duration> {
         announced(response, SystemTime::now())
     }
@@ -161,8 +162,8 @@ impl<H> Feedback<H> {
         }
     }
 
-    /// Sets the longest hold: a minute by default. Whoever asks for more is asked again then, and may
-    /// repeat it. So a mistake of the upstream does not stop the fleet for days.
+    /// Sets the longest hold: a minute by default. After it, requests go on, and the upstream may hold
+    /// them again. So a mistake of the upstream does not stop the fleet for days.
     #[must_use]
     pub fn max_hold(mut self, longest: Duration) -> Self {
         self.longest = longest;

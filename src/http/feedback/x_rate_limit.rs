@@ -19,8 +19,8 @@ pub(super) fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 fn of(headers: &HeaderMap, prefix: &str, now: SystemTime) -> Option<Duration> {
     let reset = |quota: &str| {
         let names = ["reset-after", "reset"].map(|field| format!("{prefix}-{field}{quota}"));
-        let mut told = names.iter().filter_map(|name| text(headers, name));
-        told.find_map(|told| read(told, now))
+        let mut values = names.iter().filter_map(|name| text(headers, name));
+        values.find_map(|value| read(value, now))
     };
     let start = format!("{prefix}-remaining");
     let mut quotas = headers.keys().filter_map(|name| {
