@@ -2,6 +2,7 @@
 -- ARGV[1]     now_us  integer; 0 asks the server's clock
 -- end_of(us)  the end of the second of this instant, in ms, as a text for commands
 local call, ceil, unpack = redis.call, math.ceil, table.unpack or unpack
+local KEYS, ARGV = KEYS, ARGV
 local now = ARGV[1] + 0
 if now == 0 then
   local clock = call("TIME")

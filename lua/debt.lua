@@ -7,8 +7,8 @@
 -- ARGV[at + 3]  cost_fraction       integer >= 0, < 2^32
 -- ARGV[at + 4]  tolerance_us        integer >= 0; the time in which the whole capacity comes back
 -- ARGV[at + 5]  tolerance_fraction  integer >= 0, < 2^32
--- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; hold: how long; all others: the us of the state
---                                   after the permits were acquired
+-- ARGV[at + 6]  longest_us          integer >= 0; acquire, borrow: the longest delay; hold: how long; all others: the us
+--                                   of the state after the permits were acquired
 -- ARGV[at + 7]  mark_fraction       the fraction of that state; credit: both 0 if not known
 -- Returns       fits, wait_us, debt_us, debt_fraction, 0; the new state, if any; and the instant at which it expires,
 --                which is when the debt is paid back, unless that is in the same second as before
@@ -24,6 +24,17 @@ local function minus(us, fraction, less_us, less_fraction)
   end
   return us, fraction
 end
+-- The state of this debt, and when it expires unless it expires as before.
+local function state_of_debt(us, fraction, now, expired)
+  if us == 0 and fraction == 0 then
+    return false
+  elseif fraction == 0 then
+    return now + us
+  end
+  local expires = now + us + 1
+  local is_alike = math.ceil(expires / 1000000) == math.ceil(expired / 1000000)
+  return string.format("%d:%d", now + us, fraction), not is_alike and expires or nil
+end
 local function debt(state, at, now, queues)
   local verb = ARGV[at + 1]
   local cost_us, cost_fraction = ARGV[at + 2] + 0, ARGV[at + 3] + 0
@@ -34,7 +45,9 @@ local function debt(state, at, now, queues)
   local paid_us, paid_fraction, is_last, expired = 0, 0, false, 0
   if state then
     paid_us = state
-    if type(state) ~= "number" then
+    if type(state) == "string" and string.find(state, "^[1-9]%d*$") then
+      paid_us = state + 0
+    elseif type(state) == "string" then
       paid_us, paid_fraction = string.match(state, "^([1-9]%d*):([1-9]%d*)$")
       paid_us, paid_fraction = tonumber(paid_us), tonumber(paid_fraction)
       if not paid_us or paid_fraction >= 4294967296 then
@@ -49,17 +62,6 @@ local function debt(state, at, now, queues)
     if verb == "cancel" or verb == "withdraw" then
       is_last = paid_us == ARGV[at + 6] + 0 and paid_fraction == ARGV[at + 7] + 0
     end
-  end
-
-  local function owe(us, fraction)
-    if us == 0 and fraction == 0 then
-      return false
-    elseif fraction == 0 then
-      return now + us
-    end
-    local expires = now + us + 1
-    local is_alike = math.ceil(expires / 1000000) == math.ceil(expired / 1000000)
-    return string.format("%d:%d", now + us, fraction), not is_alike and expires or nil
   end
 
   local debt_us, debt_fraction = minus(paid_us, paid_fraction, now, 0)
@@ -86,7 +88,7 @@ local function debt(state, at, now, queues)
       end
     end
     debt_us, debt_fraction = minus(debt_us, debt_fraction, cost_us, cost_fraction)
-    return true, 0, debt_us, debt_fraction, 0, owe(debt_us, debt_fraction)
+    return true, 0, debt_us, debt_fraction, 0, state_of_debt(debt_us, debt_fraction, now, expired)
   end
   if verb == "hold" then
     -- What costs so much is there when the time is over, and no more. A queue lets go on what is first.
@@ -98,7 +100,7 @@ local function debt(state, at, now, queues)
     if debt_us > held_us or (debt_us == held_us and debt_fraction >= held_fraction) then
       return true, 0, debt_us, debt_fraction, 0
     end
-    return true, 0, held_us, held_fraction, 0, owe(held_us, held_fraction)
+    return true, 0, held_us, held_fraction, 0, state_of_debt(held_us, held_fraction, now, expired)
   end
   if looks then
     return true, 0, debt_us, debt_fraction, 0
@@ -119,7 +121,7 @@ local function debt(state, at, now, queues)
     end
   end
   if verb == "charge" then
-    return true, 0, debt_us, debt_fraction, 0, owe(new_us, new_fraction)
+    return true, 0, debt_us, debt_fraction, 0, state_of_debt(new_us, new_fraction, now, expired)
   end
 
   -- How much too large the debt is to enter, and the delay.
@@ -136,12 +138,12 @@ local function debt(state, at, now, queues)
   held_us = held_fraction > 0 and held_us + 1 or held_us
   delay_us = delay_fraction > 0 and delay_us + 1 or delay_us
   if held_us == 0 and delay_us == 0 then
-    return true, 0, debt_us, debt_fraction, 0, owe(new_us, new_fraction)
+    return true, 0, debt_us, debt_fraction, 0, state_of_debt(new_us, new_fraction, now, expired)
   end
   local longest_us = ARGV[at + 6] + 0
   local never = cost_us > tolerance_us or (cost_us == tolerance_us and cost_fraction > tolerance_fraction)
   if (never and verb == "acquire") or held_us > 0 or delay_us > longest_us then
     return false, math.max(held_us, delay_us - longest_us), debt_us, debt_fraction, 0
   end
-  return true, delay_us, debt_us, debt_fraction, 0, owe(new_us, new_fraction)
+  return true, delay_us, debt_us, debt_fraction, 0, state_of_debt(new_us, new_fraction, now, expired)
 end

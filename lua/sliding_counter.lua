@@ -38,6 +38,24 @@ local function fits_from(ends, length, limit, permits, this, last)
   -- the room.
   return from - multiply_divide(room, length, math.max(counted, 1))
 end
+-- How many permits count while so much of the last window counts.
+local function used_of(this, last, overlap, length)
+  local share, rest = multiply_divide(last, overlap, length)
+  return this + share + (rest > 0 and 1 or 0)
+end
+-- The instant at which no permit of these windows counts any more.
+local function end_of_counts(opened, length, this)
+  return opened + (this > 0 and length + length or length)
+end
+-- The state with these counts, and when it expires.
+local function state_of_counts(opened, length, this, last)
+  if this == 0 and last == 0 then
+    return false
+  end
+  local most = 999999999999999
+  this, last = math.min(this, most), math.min(last, most)
+  return string.format("%d:%d:%d:%d", opened, length, this, last), end_of_counts(opened, length, this)
+end
 local function sliding_counter(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us = ARGV[at + 4] + 0
@@ -68,23 +86,7 @@ local function sliding_counter(state, at, now)
   end
   -- Whether what is written for this window expires when the stored state does.
   local expires_alike = current > 0
-  local function used_of(this, last)
-    local share, rest = multiply_divide(last, length - (at_us - opened), length)
-    return this + share + (rest > 0 and 1 or 0)
-  end
-  local used = used_of(current, previous)
-  local function gone_in(count)
-    local ends = opened + length
-    return (count > 0 and ends + length or ends) - now
-  end
-  local function keep(this, last)
-    local most = 999999999999999
-    if this == 0 and last == 0 then
-      return false
-    end
-    this, last = math.min(this, most), math.min(last, most)
-    return string.format("%d:%d:%d:%d", opened, length, this, last), now + gone_in(this)
-  end
+  local used = used_of(current, previous, length - (at_us - opened), length)
 
   if verb == "credit" then
     -- Gives back in the windows in which the permits were counted, since others may have acquired permits under other
@@ -104,12 +106,12 @@ local function sliding_counter(state, at, now)
       back_last = math.min(previous, cost - back)
     end
     current, previous = current - back, previous - back_last
-    used = used_of(current, previous)
+    used = used_of(current, previous, length - (at_us - opened), length)
     local kept, expires
     if back + back_last > 0 then
-      kept, expires = keep(current, previous)
+      kept, expires = state_of_counts(opened, length, current, previous)
     end
-    return true, 0, used, gone_in(current), 0, kept, expires
+    return true, 0, used, end_of_counts(opened, length, current) - now, 0, kept, expires
   end
   -- A look changes nothing: the old windows apply until permits are acquired.
   local is_denied = verb == "acquire" and cost > 0 and used + cost > limit
@@ -123,7 +125,7 @@ local function sliding_counter(state, at, now)
     at_us, opened, length = now, now - now % window_us, window_us
     used = math.min(used, 999999999999999)
     current, previous, expires_alike = used, 0, false
-    kept, expires = keep(current, previous)
+    kept, expires = state_of_counts(opened, length, current, previous)
     if is_denied then
       wait_us = fits_from(opened + length, length, limit, cost, current, previous) - now
     end
@@ -135,7 +137,7 @@ local function sliding_counter(state, at, now)
         next_us = fits_from(opened + length, length, limit, 1, current, previous) - now
       end
     end
-    return not is_denied, wait_us, used, gone_in(current), next_us, kept, expires
+    return not is_denied, wait_us, used, end_of_counts(opened, length, current) - now, next_us, kept, expires
   end
 
   -- The length was changed. How the permits spread is unknown, so all count as acquired in this window.
@@ -147,6 +149,7 @@ local function sliding_counter(state, at, now)
   if used + cost >= limit then
     next_us = fits_from(opened + length, length, limit, 1, taken, previous) - now
   end
-  kept, expires = keep(taken, previous)
-  return true, 0, used, gone_in(current), next_us, kept, not expires_alike and expires or nil
+  kept, expires = state_of_counts(opened, length, taken, previous)
+  local gone_in = end_of_counts(opened, length, current) - now
+  return true, 0, used, gone_in, next_us, kept, not expires_alike and expires or nil
 end

@@ -46,6 +46,14 @@ local function ends_with(text, last, expires, permits)
   return ends
 end
 
+-- The end of the slice in which this instant is.
+local function end_of_slice(instant, slice_us)
+  return instant - instant % slice_us + slice_us
+end
+-- When a slice lapses: by this window, or with the whole state, which expires by the window it was charged with.
+local function lapse_of(ends, window_us, newest, charged_us)
+  return math.min(ends + window_us, newest + charged_us)
+end
 local function sliding_window(state, at, now)
   local verb, cost, limit = ARGV[at + 1], ARGV[at + 2] + 0, ARGV[at + 3] + 0
   local window_us, slice_us = ARGV[at + 4] + 0, ARGV[at + 6] + 0
@@ -88,21 +96,14 @@ local function sliding_window(state, at, now)
       error("corrupt value")
     end
   end
-  local function end_of_slice(instant)
-    return instant - instant % slice_us + slice_us
-  end
-  -- A slice lapses by this window, or with the whole state, which expires by the window it was charged with.
-  local function lapses_in(ends)
-    return math.min(ends + window_us, newest + charged_us) - now
-  end
-  local empty_in = used > 0 and lapses_in(newest) or 0
+  local empty_in = used > 0 and lapse_of(newest, window_us, newest, charged_us) - now or 0
 
   if verb == "credit" then
     -- Others may have acquired permits under other rules. So what has lapsed only by this window stays, and the state
     -- keeps the window it was charged with.
     local taken_us, back = ARGV[at + 5] + 0, math.min(used, cost)
     local shorter_us = math.min(window_us, charged_us)
-    if back == 0 or (taken_us > 0 and end_of_slice(taken_us) + shorter_us <= now) then
+    if back == 0 or (taken_us > 0 and end_of_slice(taken_us, slice_us) + shorter_us <= now) then
       return true, 0, used, empty_in, 0
     end
     -- Gives back permits of the slice in which they were acquired, and then of those before it. If the instant is
@@ -110,7 +111,7 @@ local function sliding_window(state, at, now)
     local from = taken_us > 0 and first or stop + 1
     while from <= stop do
       local ends, _, behind = slice_from(state, from, expires)
-      if ends <= end_of_slice(taken_us) then
+      if ends <= end_of_slice(taken_us, slice_us) then
         break
       end
       from = behind
@@ -141,7 +142,8 @@ local function sliding_window(state, at, now)
       return true, 0, 0, 0, 0, false
     end
     local kept = format("%d:%d", newest + charged_us, total) .. slices
-    return true, 0, used, used > 0 and lapses_in(newest) or 0, 0, kept, newest + charged_us
+    empty_in = used > 0 and lapse_of(newest, window_us, newest, charged_us) - now or 0
+    return true, 0, used, empty_in, 0, kept, newest + charged_us
   end
   local is_denied = verb == "acquire" and cost > 0 and used + cost > limit
   -- No slice is longer than its window. A slice of a longer window need not come from a clock that was ahead, and stays
@@ -149,7 +151,7 @@ local function sliding_window(state, at, now)
   local repaired, repaired_expires
   if newest > now + math.max(window_us, (is_denied or cost == 0) and charged_us or 0) then
     -- Permits of later slices count in the slice of now.
-    newest, newest_count = end_of_slice(now), 0
+    newest, newest_count = end_of_slice(now, slice_us), 0
     local from = first
     while from <= #state do
       local ends, count, behind = slice_from(state, from, expires)
@@ -162,17 +164,25 @@ local function sliding_window(state, at, now)
     state, stop = own .. sub(state, from), stop - from + 1 + #own
     first, others = 1, #own + 1
     charged_us, expires = window_us, newest + window_us
-    empty_in = used > 0 and lapses_in(newest) or 0
+    empty_in = used > 0 and lapse_of(newest, window_us, newest, charged_us) - now or 0
     repaired, repaired_expires = format("%d:%d", expires, total) .. state, expires
   end
   if is_denied or cost == 0 then
     local wait_us, next_us = 0, 0
     if is_denied then
       -- Only a cost above the limit outlasts every slice.
-      wait_us = cost > limit and window_us or lapses_in(ends_with(state, stop, expires, used + cost - limit))
+      wait_us = window_us
+      if cost <= limit then
+        local last = ends_with(state, stop, expires, used + cost - limit)
+        wait_us = lapse_of(last, window_us, newest, charged_us) - now
+      end
     end
     if used >= limit then
-      next_us = cost == 1 and wait_us or lapses_in(ends_with(state, stop, expires, used + 1 - limit))
+      next_us = wait_us
+      if cost ~= 1 then
+        local last = ends_with(state, stop, expires, used + 1 - limit)
+        next_us = lapse_of(last, window_us, newest, charged_us) - now
+      end
     end
     return not is_denied, wait_us, used, empty_in, next_us, repaired, repaired_expires
   end
@@ -182,7 +192,7 @@ local function sliding_window(state, at, now)
     empty_in = newest + window_us - now
   end
   local added, next_us = math.min(used + cost, 999999999999999) - used, 0
-  local ends, count = end_of_slice(now), 0
+  local ends, count = end_of_slice(now, slice_us), 0
   local too_many = used + added + 1 - limit
   if too_many > 0 then
     next_us = (too_many > used and math.max(ends, newest) or ends_with(state, stop, expires, too_many)) + window_us - now

@@ -3,20 +3,22 @@
 --                            text that the algorithm writes, or a record with the debts of a group
 -- ARGV[at + 1]               verb; reset is carried out here: it deletes the state
 -- ARGV[at + stride - 1]      id of the entry in a record; empty if the key holds one state
--- Returns       nothing; decide and questions call these functions
+-- Returns       nothing; singles, decide and questions call these functions
 -- Writes        KEYS[i], once for all changes by a question; it expires at the end of the second in which its state
 --               expires, or the last state of its record
 -- Mirrors       src/store/redis/keys.rs
--- Before this script come `record`, `stride` (the number of arguments of each check), the functions of the algorithms
--- of the checks, and the table `algorithms` of these functions by name.
+-- Before this script come `stride` (the number of arguments of each check), the functions of the algorithms of the
+-- checks, and the table `algorithms` of these functions by name.
 local format = string.format
 
 -- The states of these algorithms are no texts: their functions read and write the key.
 local own_type = { sliding_log = true, concurrency = true }
+-- The functions of `record`, once it is defined.
+local records = {}
 -- The value of each key, read once for all questions: a state, or the entries of a record and their indices by id;
 -- whether it is still to be written; and when the state expires, if that changes.
 local held = {}
--- Whether an algorithm of own_type has written since `questions` has reset this.
+-- Whether an algorithm of own_type has written since `singles` has reset this.
 local has_written = false
 
 local function read(key, id)
@@ -24,14 +26,13 @@ local function read(key, id)
   if not value then
     local text = call("GET", key)
     if id then
-      value = { entries = read_record(text or ""), places = {} }
+      value = { entries = records.read(text or ""), places = {} }
       for place = 3, #value.entries, 3 do
         value.places[value.entries[place - 2]] = place
       end
-    elseif text then
-      value = { state = string.find(text, "^[1-9]%d*$") and text + 0 or text }
     else
-      value = {}
+      -- With all its fields, so that the table does not grow.
+      value = { state = text, is_changed = false, expires = false }
     end
     held[key] = value
   end
@@ -65,7 +66,7 @@ local function write(key)
   end
   local text, expires = value.state, value.expires
   if value.entries then
-    text, expires = write_record(value.entries)
+    text, expires = records.write(value.entries)
   elseif type(text) == "number" then
     text = format("%d", text)
   end

@@ -3,10 +3,7 @@
 -- ARGV[at]  the checks as decide has them. Before this, each but that of a penalty costs one permit
 -- Returns   nothing; sets the cost of the checks
 -- Mirrors   src/algorithm/question.rs
--- `states` comes before this script and `decide` after it.
-
--- Costs are times with a fraction.
-local is_debt = { gcra = true, token_bucket = true, leaky_bucket = true }
+-- `singles` comes before this script and `decide` after it.
 
 -- What so many permits cost, if one costs us + fraction / 2^32. The product of the fraction has up to 82 bits, so it
 -- goes digit by digit of the permits, to the base 2^20.

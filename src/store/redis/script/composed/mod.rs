@@ -51,11 +51,14 @@ const SOURCES: [Source; 9] = [
     source!("penalty", "", 6),
 ];
 
-/// Before the algorithms: the instant, and the records of groups.
-const BEFORE: [&str; 2] = [text!("clock"), text!("record")];
-/// After the algorithms: the states, permits that are granted in part, one question, and all questions of a call.
-const BEHIND: [&str; 4] = [
+/// Before the algorithms: the time of the call.
+const BEFORE: &str = text!("clock");
+/// After the algorithms: the states, and the questions with one check. Then what a call defines only for other
+/// questions: the records of groups, permits that are granted in part, one question, and all that are left.
+const BEHIND: [&str; 6] = [
     text!("states"),
+    text!("singles"),
+    text!("record"),
     text!("up_to"),
     text!("decide"),
     text!("questions"),
@@ -100,7 +103,7 @@ impl Composed {
     fn of(parts: Parts) -> Self {
         let arguments = parts.sources().map(|source| source.arguments);
         let stride = 2 + arguments.max().unwrap_or(0);
-        let mut text = BEFORE.concat();
+        let mut text = BEFORE.to_owned();
         // Writing to a string never fails.
         let _ = writeln!(text, "local stride, question = {stride}, 0");
         for source in parts.sources() {
@@ -137,7 +140,7 @@ pub(in crate::store::redis) fn commands() -> Vec<String> {
         .iter()
         .flat_map(|source| [source.builds_on, source.text]);
     let calls = texts
-        .chain(BEFORE)
+        .chain([BEFORE])
         .chain(BEHIND)
         .chain(TEXTS)
         .flat_map(|text| text.split("call(\"").skip(1));
