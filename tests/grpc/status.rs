@@ -3,9 +3,11 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic::{Code, Status};
+use tonic::{Code, Request, Status};
+use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_types::StatusExt;
 use tower_throttle::{
@@ -222,6 +224,37 @@ async fn two_hundred_policies_fit_into_a_small_answer() {
         let told = denied.metadata().get(list).expect("some are told");
         assert!((512..=1024).contains(&told.len()), "{list}: {}", told.len());
     }
+}
+
+#[tokio::test]
+async fn a_limit_of_fifteen_digits_is_shown_to_the_last_digit() {
+    const MOST: u64 = 999_999_999_999_999;
+    let cost = |request: &RequestHead<'_>| match request.headers.contains_key("all") {
+        true => MOST - 1,
+        false => 1,
+    };
+    let policy = Policy::new("wide", Limit::fixed_window(MOST, MINUTE)).cost_by(cost);
+    let mut client = client(serve(layer_of(Trip::Short, [policy]), Counted::default()).await).await;
+    let quota = |metadata: &MetadataMap, field: &str, parameter: &str| {
+        let list = metadata.get(field).expect(field).to_str().expect("text");
+        let (_, value) = list.split_once(parameter).expect(list);
+        let digits = value.split(';').next().expect("a value");
+        digits.parse::<u64>().expect("a number")
+    };
+    let allowed = client.check(HealthCheckRequest::default()).await;
+    let allowed = allowed.expect("allowed");
+    assert_eq!(quota(allowed.metadata(), "ratelimit-policy", ";q="), MOST);
+    assert_eq!(quota(allowed.metadata(), "ratelimit", ";r="), MOST - 1);
+    let mut all = Request::new(HealthCheckRequest::default());
+    all.metadata_mut()
+        .insert("all", MetadataValue::from_static(""));
+    let allowed = client.check(all).await.expect("allowed");
+    assert_eq!(quota(allowed.metadata(), "ratelimit", ";r="), 0);
+    let denied = check(&mut client).await.expect_err("denied");
+    assert_eq!(quota(denied.metadata(), "ratelimit-policy", ";q="), MOST);
+    assert_eq!(quota(denied.metadata(), "ratelimit", ";r="), 0);
+    assert_eq!(quota_ids(&denied), Some(vec!["wide".to_owned()]));
+    assert_eq!(denied.code(), Code::ResourceExhausted);
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ fn in_dictionary(headers: &HeaderMap) -> Option<u64> {
         let each = members(headers, "ratelimit");
         each.filter_map(move |member: Member<'_>| member.value(key))
             .last()
+            .flatten()
     };
     until_reset(value("remaining"), value("reset"))
 }

@@ -24,21 +24,25 @@ impl<'a> Member<'a> {
         parts(self.0, b';').next().unwrap_or_default()
     }
 
-    /// A parameter that is an integer. The last one counts, as in Structured Fields.
+    /// A parameter that is an integer. Of several with this key the last one counts, as in Structured
+    /// Fields.
     pub(super) fn parameter(&self, key: &str) -> Option<u64> {
         let parameters = parts(self.0, b';').skip(1);
-        parameters.filter_map(|it| entry(it, key)).last()
+        parameters
+            .filter_map(|it| value_of(it, key))
+            .last()
+            .flatten()
     }
 
-    /// The value under this key, if it is an integer and the member is of a dictionary.
-    pub(super) fn value(&self, key: &str) -> Option<u64> {
-        entry(self.item(), key)
+    /// The value of this member of a dictionary, if it has this key; `Some(None)` if that is no integer.
+    pub(super) fn value(&self, key: &str) -> Option<Option<u64>> {
+        value_of(self.item(), key)
     }
 }
 
-fn entry(text: &str, key: &str) -> Option<u64> {
-    let (of, value) = text.split_once('=')?;
-    (of.trim() == key).then(|| integer(value.trim())).flatten()
+fn value_of(entry: &str, key: &str) -> Option<Option<u64>> {
+    let (of, value) = entry.split_once('=').unwrap_or((entry, ""));
+    (of.trim() == key).then(|| integer(value.trim()))
 }
 
 /// What stands between separators that are not in a quoted string.
