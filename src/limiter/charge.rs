@@ -27,7 +27,8 @@ pub(crate) struct Charges {
     phase: Phase,
     /// When the store was asked; nothing was taken before.
     asked: Instant,
-    /// Leases are renewed here. So are permits given back, if this is dropped outside any runtime.
+    /// Where leases are renewed, and where permits are given back if this is dropped outside any
+    /// runtime.
     runtime: Option<Handle>,
     /// What the end of the response settles by.
     pub(super) meter: Option<(Meter, Arc<Budget>)>,

@@ -4,6 +4,7 @@
 use reqwest::{Client, Response};
 use support::example::{listening, program, serving};
 use support::redis::Process;
+use support::web::quota_number;
 
 async fn complete(url: &str, key: &str, words: u32) -> Response {
     let request = Client::new().get(format!("{url}/complete/{words}"));
@@ -14,8 +15,7 @@ async fn complete(url: &str, key: &str, words: u32) -> Response {
 fn left(response: &Response, policy: &str) -> u64 {
     let quota = response.headers()["ratelimit"].to_str().unwrap();
     let of_policy = quota.split(", ").find(|item| item.contains(policy));
-    let (_, left) = of_policy.expect(quota).split_once(";r=").unwrap();
-    left.split(';').next().unwrap().parse().unwrap()
+    quota_number(of_policy.expect(quota), ";r=")
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use tower_throttle::{
 
 use crate::stage::{Counted, bind, check, client, layer, layer_of, listen, serve};
 use support::http_store::{TRIPS, TestStore, Trip};
+use support::web::quota_number;
 
 /// The status of a call that is not let through.
 async fn refused(layer: RateLimitLayer) -> Status {
@@ -236,10 +237,8 @@ async fn a_limit_of_fifteen_digits_is_shown_to_the_last_digit() {
     let policy = Policy::new("wide", Limit::fixed_window(MOST, MINUTE)).cost_by(cost);
     let mut client = client(serve(layer_of(Trip::Short, [policy]), Counted::default()).await).await;
     let quota = |metadata: &MetadataMap, field: &str, parameter: &str| {
-        let list = metadata.get(field).expect(field).to_str().expect("text");
-        let (_, value) = list.split_once(parameter).expect(list);
-        let digits = value.split(';').next().expect("a value");
-        digits.parse::<u64>().expect("a number")
+        let line = metadata.get(field).expect(field).to_str().expect("text");
+        quota_number(line, parameter)
     };
     let allowed = client.check(HealthCheckRequest::default()).await;
     let allowed = allowed.expect("allowed");

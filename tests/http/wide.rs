@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use support::redis::Server;
+use support::web::quota_number;
 use tower_throttle::store::Store;
 use tower_throttle::{DAY, Key, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer};
 
@@ -14,10 +15,10 @@ const WIDE: u64 = 999_999_999_999_999;
 
 /// What the fields of draft 11 say of the only policy.
 fn field(response: &reqwest::Response, name: &str, parameter: &str) -> u64 {
-    let line = response.headers()[name].to_str().expect("a text");
-    let (_, value) = line.split_once(parameter).expect(line);
-    let digits = value.split(';').next().expect("a value");
-    digits.parse().expect("a number")
+    quota_number(
+        response.headers()[name].to_str().expect("a text"),
+        parameter,
+    )
 }
 
 async fn shows_every_digit(store: Arc<dyn Store>, limit: Limit) {

@@ -111,6 +111,13 @@ pub async fn serve(app: Router) -> String {
     format!("http://{address}")
 }
 
+/// The number after a parameter such as `;r=`, in the first quota of a `RateLimit` line that has it.
+pub fn quota_number(line: &str, parameter: &str) -> u64 {
+    let (_, value) = line.split_once(parameter).expect(line);
+    let digits = value.split(';').next().expect("a value");
+    digits.parse().expect("a number")
+}
+
 /// Looks at a key until it is so: what is sent without waiting for the answer takes a while.
 pub async fn eventually(
     limiter: &Limiter,
