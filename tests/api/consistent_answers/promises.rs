@@ -8,7 +8,7 @@ use super::request::{
     ASKED, ASKS_EARLY, Asked, CALLS_EARLY, CALLS_IN_TIME, LOOKS_AT_HEADERS_RESET, LOOKS_AT_RESET,
     LOOKS_BEFORE_RESET, TAKES_AT_RENEWAL, items, us,
 };
-use super::stage::{How, Stage};
+use super::stage::{Event, How, Stage};
 
 /// What is to be tried, and how long after the request.
 type Trial = (u64, What);
@@ -104,8 +104,14 @@ fn retries(asked: &Asked<'_>, history: &History) -> Vec<Trial> {
     if asked.are_alike {
         trials.push((us(wait) - 1, What::IsDenied));
     }
-    // From memory, larger costs than lately may be denied for longer.
-    if !rejection.has_unasked_policies() && (history.are_equal || asked.are_alike) {
+    // From memory, larger costs than lately may be denied for longer, and so may what a ban denies: the
+    // limit behind it may be unknown.
+    let is_remembered_ban = |event: &Event| {
+        let decision = &event.decision;
+        decision.is_remembered() && decision.banned_for().is_some()
+    };
+    let tells_all = history.are_equal && !asked.events.iter().any(is_remembered_ban);
+    if !rejection.has_unasked_policies() && (tells_all || asked.are_alike) {
         trials.push((us(wait), What::IsLetThrough));
     }
     trials
@@ -183,7 +189,7 @@ fn whole_by_headers(stage: &Stage<'_>, asked: &Asked<'_>) -> Option<Trial> {
         assert!(reset * 1_000_000 >= wait_us);
     }
     match tightest[..] {
-        [policy] if asked.exact(stage).contains(&policy) => {
+        [policy] if asked.tells_exact_resets && asked.exact(stage).contains(&policy) => {
             Some((reset * 1_000_000, What::IsWhole(policy)))
         }
         _ => None,
