@@ -34,12 +34,15 @@ impl Meter {
 
 impl Charging {
     /// Adds to the count, and charges for it if more was used than is charged. It waits for the store
-    /// then; most calls stay within the last step.
+    /// then; most calls stay within the last step. A step that is asked for is not lost if the future
+    /// is dropped. It goes by the limit and the mode in force, while what the request was charged when
+    /// it arrived stays.
     ///
     /// # Errors
     ///
     /// When a policy has nothing left. What was used is counted all the same, and settled when the
-    /// body ends; a producer that ends its stream now exceeds the limit by this call at most.
+    /// body ends; a producer that ends its stream now exceeds the limit by this call at most. After
+    /// the end of the body nothing is charged, and nothing denied.
     pub async fn add(&self, used: u64) -> Result<(), Denied> {
         self.0.add(used);
         for budget in self.0.budgets() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Limiter;
-use super::charge::RequestCharges;
+use super::charges::RequestCharges;
 use super::evaluate::{AppliedPolicy, DecidedBy, Evaluation};
 use super::passes::CountedBy;
 use super::permit::{Denied, Permit};

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::Limiter;
 use super::access_list::{AccessList, Found};
-use super::charge::{Charges, RequestCharges};
+use super::charges::{Charges, RequestCharges};
 use super::leases::lease_for;
 use super::rules::{CompiledRules, EarlyRejection};
 use crate::algorithm::{Acquire, Action, Wait};

@@ -86,6 +86,13 @@ impl Meter {
         }
     }
 
+    /// Whether anybody has added anything, of any unit.
+    pub(super) fn is_used(&self) -> bool {
+        let shared = self.shared();
+        let mut named = shared.named.iter();
+        self.total().is_some() || named.any(|(_, count)| count.total().is_some())
+    }
+
     /// What the layers that the request has passed have charged for it.
     pub(super) fn budgets(&self) -> Vec<Arc<Budget>> {
         self.shared().budgets.clone()

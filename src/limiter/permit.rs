@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::charge::{Charges, RequestCharges};
+use super::charges::{Charges, RequestCharges};
 use crate::decision::{Decision, Verdict};
 use crate::error::CheckError;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::rules::CompiledRules;
 use crate::algorithm::{Action, Algorithm};
 use crate::key::Subject;
+use crate::mode::Mode;
 use crate::policy::CompiledPolicy;
 use crate::store::Check;
 
@@ -51,6 +52,17 @@ impl Quota {
             }),
             None => Cow::Borrowed(self),
         }
+    }
+
+    /// The quota to take more of while the request runs, in the mode that the policy now has; `None` if
+    /// it is off.
+    pub(super) fn in_mode_in_force(&self, rules: &CompiledRules) -> Option<Self> {
+        let policy = rules.named(self.policy.id.name()).unwrap_or(&self.policy);
+        let mode = policy.mode_for(self.subject, policy.mode());
+        (mode != Mode::Off).then(|| Self {
+            is_shadow: mode == Mode::Shadow,
+            ..self.in_force(rules).into_owned()
+        })
     }
 
     /// The algorithm of the policy's own limit, if it replaces the one that counted these permits.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use http::HeaderMap;
 use smallvec::SmallVec;
 
-use super::budget::Budget;
-use super::charge::Charges;
+use super::budget::{Budget, Charged};
+use super::charges::Charges;
 use super::giving_back::{Step, Steps};
 use super::meter::Meter;
 use crate::algorithm::Action;
@@ -57,13 +57,45 @@ impl Charges {
         let Some((meter, budget)) = self.meter.take() else {
             return;
         };
+        let taken = budget.close();
         let actual = self.actual(|policy, charged| {
             policy.cost_at_end(&head.end(how, trailers, &meter, charged))
         });
-        for (charge, taken) in self.charges.iter_mut().zip(budget.taken()) {
-            charge.cost = taken;
+        self.settle_taken(&taken, &actual);
+    }
+
+    /// Settles a request that has ended before there was a response. It costs no less than it was
+    /// charged when it arrived, or hanging up early would make it free.
+    pub(super) fn settle_without_response(&mut self) {
+        let Some((meter, budget)) = self.meter.take() else {
+            return;
+        };
+        let taken = budget.close();
+        if !meter.is_used() {
+            return;
         }
-        self.settle_each(&actual);
+        let head = KeptHead::default();
+        let actual = self.actual(|policy, charged| {
+            let cost = policy.cost_at_end(&head.end(Ending::Dropped, None, &meter, charged));
+            cost.map(|cost| cost.max(charged))
+        });
+        self.settle_taken(&taken, &actual);
+    }
+
+    /// Settles what each has really cost, after this was taken of each. What was charged ahead belongs
+    /// to the latest step: of the permits of the arrival, most may have come back since.
+    fn settle_taken(&mut self, taken: &[Charged], actual: &[Option<u64>]) {
+        let mut steps = Steps::new();
+        for ((charge, taken), actual) in self.charges.iter_mut().zip(taken).zip(actual) {
+            charge.cost = taken.permits;
+            if let (Some(step), Some(actual)) = (&taken.step, actual) {
+                let unused = taken.permits.saturating_sub(*actual).min(step.cost);
+                charge.cost -= unused;
+                steps.extend(step.give_back(unused).filter(|_| unused > 0));
+            }
+        }
+        self.carry_out_later(steps, false);
+        self.settle_each(actual);
     }
 
     /// Settles one policy.

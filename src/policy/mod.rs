@@ -411,11 +411,14 @@ impl Policy {
     /// policy's [`cost`](Self::cost) is an estimate. It is taken when the request arrives, so streams
     /// that run at the same time never exceed the limit together if their estimates cover their cost.
     ///
-    /// The closure runs once, at the latest when the body is dropped. If it panics, the estimate
-    /// stays. The estimate also stays if there is no response, or the process ends. A body that
+    /// The closure runs once, at the latest when the body is dropped; while a request is
+    /// [charged](crate::Meter::charging) as it goes, also at each call, as if the body were dropped
+    /// then. If it panics, the estimate stays. The estimate also stays if the process ends. A body that
     /// is dropped early has not ended [complete](Ending::Complete): a closure of your own should not
-    /// make such a request free. A response without a body (to `HEAD`, 204, 304), and one that becomes
-    /// another protocol (101, or 2xx to `CONNECT`), settles when it begins.
+    /// make such a request free. If the service fails, or the client hangs up, before there is a
+    /// response, the request costs at least the estimate; the closure runs only if the meter was used,
+    /// with [`Dropped`](Ending::Dropped) and status 200. A response without a body (to `HEAD`, 204,
+    /// 304), and one that becomes another protocol (101, or 2xx to `CONNECT`), settles when it begins.
     ///
     /// `count_if`, `count_if_at_end`, `settle` and `settle_at_end` replace each other; the last one
     /// called holds.

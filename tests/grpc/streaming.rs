@@ -70,13 +70,19 @@ async fn sum_up(request: Request<Streaming<Message>>) -> Result<Response<Message
     Ok(Response::new(message(count)))
 }
 
-/// Counts each message with the meter of the call.
+/// Charges for each message by the meter of the call, and ends when there is nothing left.
 async fn echo(
     request: Request<Streaming<Message>>,
 ) -> Result<Response<BoxStream<'static, Result<Message, Status>>>, Status> {
     let meter = request.extensions().get::<Meter>().cloned();
     let meter = meter.unwrap_or_default();
-    let messages = request.into_inner().inspect(move |_| meter.add(1));
+    let messages = request.into_inner().then(move |message| {
+        let charging = meter.charging();
+        async move {
+            charging.add(1).await?;
+            message
+        }
+    });
     Ok(Response::new(messages.boxed()))
 }
 
@@ -300,4 +306,24 @@ async fn a_stream_costs_the_messages_that_it_meters() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_its_budget_is_used_up() {
+    let policy = Policy::new("messages", Limit::fixed_window(5, MINUTE))
+        .cost(2)
+        .settle_at_end(|end| end.used());
+    let limiter = Limiter::new(TestStore::new(Trip::Short), [policy]).expect("valid policies");
+    let (_, channel) = behind(RateLimitLayer::new(limiter)).await;
+    let (sender, mut answers) = talk(channel).await.expect("allowed");
+    for number in 0..5 {
+        sender.send(message(number)).expect("the call goes on");
+        let answer = answers.message().await.expect("a message");
+        assert_eq!(answer, Some(message(number)));
+    }
+    sender.send(message(5)).expect("the call goes on");
+    let denied = answers.message().await.expect_err("denied");
+    assert_eq!(denied.code(), Code::ResourceExhausted);
+    let info = denied.get_details_retry_info().expect("a wait");
+    assert!(info.retry_delay.is_some());
 }

@@ -2,17 +2,19 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
 use futures_util::future::join_all;
+use futures_util::poll;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Empty};
 use support::bench::Bench;
 use support::on_every_store;
 use support::web::eventually;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{Denied, Limiter, Mode, RateLimitLayer, ResponseBody};
+use tower_throttle::{Charging, Denied, Limiter, Mode, RateLimitLayer, ResponseBody, per_minute};
 
 use super::*;
 
@@ -23,6 +25,11 @@ on_every_store! {
     in_shadow_a_stream_goes_on_and_is_counted_at_its_end
     a_use_beyond_all_numbers_is_told_to_the_producer
     the_kill_switch_lets_a_stream_go_on
+    a_policy_that_is_turned_off_lets_a_stream_go_on
+    what_was_charged_ahead_comes_back_after_a_long_stream
+    a_step_that_nobody_waits_for_is_charged_once
+    calls_at_the_same_time_take_no_step_twice
+    after_the_end_a_producer_is_charged_nothing
 }
 
 /// Sends a request, whose handler is given its meter. The answer has no body.
@@ -151,4 +158,109 @@ async fn the_kill_switch_lets_a_stream_go_on(bench: &Bench) {
         }
     });
     drop(response.await.into_body().collect().await);
+}
+
+async fn a_policy_that_is_turned_off_lets_a_stream_go_on(bench: &Bench) {
+    let limiter = bench.limiter([tokens(7)]);
+    let changer = limiter.clone();
+    let response = send(&limiter, move |meter| {
+        let limiter = changer.clone();
+        async move {
+            assert!(meter.charging().add(5_000).await.is_err());
+            for mode in [Mode::Off, Mode::Shadow] {
+                limiter.set_mode("tokens", mode).expect("a policy");
+                assert_eq!(meter.charging().add(1).await, Ok(()), "{mode:?}");
+            }
+            limiter.set_mode("tokens", Mode::Enforce).expect("a policy");
+            assert!(meter.charging().add(1).await.is_err());
+        }
+    });
+    drop(response.await);
+}
+
+/// When it ends, what was charged when it arrived has come back by itself.
+async fn what_was_charged_ahead_comes_back_after_a_long_stream(bench: &Bench) {
+    for limit in [
+        Limit::gcra(1_000, MINUTE),
+        Limit::token_bucket(1_000, per_minute(1_000)),
+        Limit::leaky_bucket(1_000, per_minute(1_000)).without_delay(),
+        Limit::fixed_window(1_000, MINUTE),
+        Limit::fixed_window(1_000, MINUTE).aligned(),
+        Limit::sliding_log(1_000, MINUTE),
+        Limit::sliding_window(1_000, MINUTE),
+        Limit::sliding_counter(1_000, MINUTE),
+        Limit::fixed_window(1_000, MINUTE).and(2_000, 2 * MINUTE),
+    ] {
+        let name = format!("{limit:?}");
+        let policy = Policy::new("tokens", limit).by(Header::new(KEY)).cost(100);
+        let limiter = bench.limiter([policy.settle_at_end(|end| end.used())]);
+        let clock = bench.clock.clone();
+        let response = send(&limiter, move |meter| {
+            let clock = clock.clone();
+            async move {
+                let charging = meter.charging();
+                assert_eq!(charging.add(100).await, Ok(()));
+                clock.advance(5 * MINUTE);
+                assert_eq!(charging.add(1).await, Ok(()));
+            }
+        });
+        drop(response.await.into_body().collect().await);
+        assert!(limiter.flush().await);
+        let looked = limiter.peek("tokens", key("alice")).await;
+        assert_eq!(looked.expect("a policy").remaining(), 999, "{name}");
+        limiter
+            .reset("tokens", key("alice"))
+            .await
+            .expect("a policy");
+    }
+}
+
+async fn a_step_that_nobody_waits_for_is_charged_once(bench: &Bench) {
+    let limiter = bench.limiter([tokens(50)]);
+    let response = send(&limiter, |meter| async move {
+        let charging = meter.charging();
+        // It may be there at once.
+        let _ = poll!(pin!(charging.add(101)));
+    });
+    drop(response.await.into_body().collect().await);
+    let _ = eventually(&limiter, "tokens", key("alice"), |looked| {
+        looked.remaining() == 899
+    })
+    .await;
+    assert!(limiter.flush().await);
+    let looked = limiter.peek("tokens", key("alice")).await;
+    assert_eq!(looked.expect("a policy").remaining(), 899);
+}
+
+async fn calls_at_the_same_time_take_no_step_twice(bench: &Bench) {
+    let limiter = bench.limiter([Policy::new("tokens", Limit::fixed_window(10, MINUTE))
+        .by(Header::new(KEY))
+        .cost(5)
+        .settle_at_end(|end| end.used())]);
+    let response = send(&limiter, |meter| async move {
+        let adds = (0..10).map(|_| meter.charging());
+        let adds = adds.map(|charging| async move { charging.add(1).await });
+        for added in join_all(adds).await {
+            assert_eq!(added, Ok(()));
+        }
+    });
+    drop(response.await.into_body().collect().await);
+    assert!(limiter.flush().await);
+    let looked = limiter.peek("tokens", key("alice")).await;
+    assert_eq!(looked.expect("a policy").remaining(), 0);
+}
+
+async fn after_the_end_a_producer_is_charged_nothing(bench: &Bench) {
+    let limiter = bench.limiter([tokens(50)]);
+    let (give, given) = mpsc::channel();
+    let response = send(&limiter, move |meter| {
+        let _ = give.send(meter.charging());
+        async move { meter.add(60) }
+    });
+    drop(response.await.into_body().collect().await);
+    let producer: Charging = given.recv().expect("a producer");
+    assert_eq!(producer.add(5_000).await, Ok(()));
+    assert!(limiter.flush().await);
+    let looked = limiter.peek("tokens", key("alice")).await;
+    assert_eq!(looked.expect("a policy").remaining(), 940);
 }

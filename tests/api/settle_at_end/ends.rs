@@ -1,12 +1,17 @@
 //! Each way in which a body can end, for each estimate and each use.
 
 use std::convert::Infallible;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Mutex;
 
+use futures_util::future::select;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use support::bench::Bench;
 use support::on_every_store;
 use support::web::eventually;
+use tokio::sync::oneshot;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_throttle::{Ending, Meter, RateLimitLayer, ResponseBody};
 
@@ -14,6 +19,7 @@ use super::*;
 
 on_every_store! {
     the_cost_is_what_was_used_however_the_body_ends
+    without_a_response_the_cost_is_at_least_the_estimate
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -149,4 +155,46 @@ fn cases() -> impl Iterator<Item = (u64, Option<u64>, Way)> {
     let used = [None, Some(0), Some(3), Some(200)];
     let pairs = estimates.flat_map(move |estimate| used.map(|used| (estimate, used)));
     pairs.flat_map(|(estimate, used)| WAYS.map(|way| (estimate, used, way)))
+}
+
+/// The service fails, or the client hangs up while the handler runs.
+async fn without_a_response_the_cost_is_at_least_the_estimate(bench: &Bench) {
+    let (used_later, cases) = ([None, Some(3), Some(200)], [true, false]);
+    for (used, hangs_up) in used_later
+        .into_iter()
+        .flat_map(|used| cases.map(|it| (used, it)))
+    {
+        let counted_if_it_fails = Policy::new("failures", Limit::fixed_window(1_000, MINUTE))
+            .by(Header::new(KEY))
+            .count_if_at_end(|_| false);
+        let limiter = bench.limiter([tokens(40), counted_if_it_fails]);
+        let (start, started) = oneshot::channel();
+        let start = Mutex::new(Some(start));
+        let service = service_fn(async |request: Request<()>| {
+            let meter: &Meter = request.extensions().get().expect("a meter");
+            if let Some(used) = used {
+                meter.add(used);
+            }
+            let start = start.lock().unwrap().take().expect("one request");
+            start.send(()).expect("a client");
+            if hangs_up {
+                pending::<()>().await;
+            }
+            Err::<Response<Metered>, _>("it broke")
+        });
+        let name = format!("{used:?} {hangs_up}");
+        let service = RateLimitLayer::new(limiter.clone())
+            .wrap_body()
+            .layer(service);
+        let request = Request::builder().header(KEY, &name);
+        let answer = service.oneshot(request.body(()).expect("a request"));
+        // If the first is never done, the second is.
+        let _ = select(pin!(answer), pin!(started)).await;
+        assert!(limiter.flush().await);
+        let cost = used.unwrap_or_default().max(40);
+        for (policy, remaining) in [("tokens", 1_000 - cost), ("failures", 999)] {
+            let looked = limiter.peek(policy, key(&name)).await.expect("a policy");
+            assert_eq!(looked.remaining(), remaining, "{policy}: {name}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use axum::extract::State;
 use axum::routing::get;
 use futures_util::stream;
 use reqwest::{Client, Version};
+use support::bench::Bench;
 use support::web::{eventually, serve};
 use tokio::sync::mpsc;
 use tower_throttle::{Limiter, MemoryStore, RateLimitLayer};
@@ -34,6 +35,19 @@ async fn chunks(State(sender): State<Sender>, meter: Meter) -> AxumBody {
         async move {
             let used = receiver.recv().await?;
             meter.add(used);
+            Some((Ok::<_, Infallible>("chunk"), receiver))
+        }
+    }))
+}
+
+/// The same, which charges for each chunk before it is sent, and ends when there is nothing left.
+async fn charged_chunks(State(sender): State<Sender>, meter: Meter) -> AxumBody {
+    let receiver = sender.0.lock().unwrap().take().expect("a channel");
+    AxumBody::from_stream(stream::unfold(receiver, move |mut receiver| {
+        let charging = meter.charging();
+        async move {
+            let used = receiver.recv().await?;
+            charging.add(used).await.ok()?;
             Some((Ok::<_, Infallible>("chunk"), receiver))
         }
     }))
@@ -73,6 +87,49 @@ async fn a_client_that_hangs_up_pays_for_what_it_was_sent() {
             looked.remaining() == 996
         });
         let _ = is_settled.await;
+    }
+}
+
+/// Over Redis, so that clients hang up while a step is asked for, too.
+#[tokio::test]
+async fn a_client_that_hangs_up_pays_for_no_step_ahead() {
+    let bench = Bench::redis().await;
+    let limiter = bench.limiter([tokens(10)]);
+    let sender = Sender::default();
+    let app = Router::new()
+        .route("/", get(charged_chunks))
+        .with_state(sender.clone());
+    let url = serve(app.layer(RateLimitLayer::new(limiter.clone()))).await;
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        for read in 0..4 {
+            let name = format!("{version:?} {read}");
+            let sent = sender.next();
+            let mut response = get_with(version, &url, &name).await;
+            for _ in 0..read {
+                sent.send(7).unwrap();
+                assert_eq!(response.chunk().await.unwrap().unwrap(), "chunk");
+            }
+            sent.send(7).unwrap();
+            drop(response);
+            sent.closed().await;
+            // The last piece may have been made by then.
+            let costs = [read, read + 1].map(|pieces| (7 * pieces).max(10));
+            let settled = eventually(&limiter, "tokens", key(&name), |looked| {
+                costs.contains(&(1_000 - looked.remaining()))
+            });
+            let _ = settled.await;
+            assert!(limiter.flush().await);
+            let looked = limiter.peek("tokens", key(&name)).await.expect("a policy");
+            assert!(costs.contains(&(1_000 - looked.remaining())), "{name}");
+        }
+        let name = format!("{version:?} to its end");
+        let sent = sender.next();
+        let response = get_with(version, &url, &name).await;
+        for _ in 0..200 {
+            sent.send(7).unwrap();
+        }
+        // 142 pieces of seven are 994, and the next one is more than there is.
+        assert_eq!(response.text().await.unwrap(), "chunk".repeat(142));
     }
 }
 
