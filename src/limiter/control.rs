@@ -252,6 +252,9 @@ pub struct PolicySummary {
     /// How much of the limit a process may [prefetch](crate::Policy::prefetch): `at most 10 % for 1
     /// s`.
     pub prefetch: Option<String>,
+    /// When the response [settles](crate::Policy::settle) the cost, and the estimate before it if that
+    /// is a fixed cost above 1: `at the end of the response, estimate 500`.
+    pub settle: Option<String>,
 }
 
 impl Limiter {
@@ -296,6 +299,18 @@ impl PolicySummary {
             penalty: policy.own_penalty().map(ToString::to_string),
             group: policy.id.group().map(str::to_owned),
             prefetch: policy.id.prefetch().map(|prefetch| prefetch.to_string()),
+            settle: policy.settles().then(|| settle_in_words(policy)),
         }
+    }
+}
+
+fn settle_in_words(policy: &CompiledPolicy) -> String {
+    let when = match policy.settles_at_end() {
+        true => "at the end of the response",
+        false => "by the head of the response",
+    };
+    match policy.default_cost() {
+        1 => when.to_owned(),
+        cost => format!("{when}, estimate {cost}"),
     }
 }

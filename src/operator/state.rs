@@ -128,6 +128,7 @@ struct PolicyState {
     penalty: Option<String>,
     group: Option<String>,
     prefetch: Option<String>,
+    settle: Option<String>,
     decisions: Counts,
     /// How many of them were taken from a batch of permits.
     prefetched: u64,
@@ -238,6 +239,7 @@ impl PolicyState {
             penalty: summary.penalty,
             group: summary.group,
             prefetch: summary.prefetch,
+            settle: summary.settle,
             decisions: Counts(decisions),
             prefetched,
         }

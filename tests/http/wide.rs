@@ -1,12 +1,11 @@
 //! Limits of fifteen digits, to the last digit: in every family of headers and in answers, on both stores.
 
-use std::sync::Arc;
-
 use serde_json::Value;
-use support::redis::Server;
+use support::bench::Bench;
 use support::web::quota_number;
-use tower_throttle::store::Store;
-use tower_throttle::{DAY, Key, Limit, Limiter, MINUTE, MemoryStore, Policy, RateLimitLayer};
+#[cfg(feature = "calendar")]
+use tower_throttle::Calendar;
+use tower_throttle::{DAY, Key, Limit, Policy, RateLimitLayer, RequestHead};
 
 use super::headers::{ALL, fetch, values};
 use super::{hello, serve};
@@ -21,10 +20,10 @@ fn field(response: &reqwest::Response, name: &str, parameter: &str) -> u64 {
     )
 }
 
-async fn shows_every_digit(store: Arc<dyn Store>, limit: Limit) {
-    let limiter = Limiter::builder(store, [Policy::new("wide", limit)]);
-    // On a busy machine an answer may be late.
-    let limiter = limiter.timeout(MINUTE).build().expect("sound policies");
+async fn shows_every_digit(bench: &Bench, limit: Limit) {
+    // A log may be so wide only if each request says its cost.
+    let policy = Policy::new("wide", limit).cost_by(|_: &RequestHead<'_>| 1);
+    let limiter = bench.limiter([policy]);
     let layer = RateLimitLayer::new(limiter.clone()).headers(ALL);
     let url = serve(hello().layer(layer)).await;
     let shown = async |left: u64, status: u16| {
@@ -60,12 +59,15 @@ async fn shows_every_digit(store: Arc<dyn Store>, limit: Limit) {
 
 #[tokio::test]
 async fn limits_of_fifteen_digits_are_shown_and_counted_to_the_last() {
-    let server = Server::start();
     for limit in [
         Limit::fixed_window(WIDE, 366 * DAY),
         Limit::sliding_window(WIDE, 366 * DAY),
+        Limit::sliding_log(WIDE, 366 * DAY),
+        Limit::sliding_counter(WIDE, 366 * DAY),
+        #[cfg(feature = "calendar")]
+        Limit::calendar(WIDE, Calendar::month()),
     ] {
-        shows_every_digit(Arc::new(MemoryStore::new()), limit).await;
-        shows_every_digit(Arc::new(server.store().await), limit).await;
+        shows_every_digit(&Bench::memory(), limit).await;
+        shows_every_digit(&Bench::redis().await, limit).await;
     }
 }

@@ -222,6 +222,33 @@ async fn the_state_tells_groups_prefetch_and_batched_decisions() {
 }
 
 #[tokio::test]
+async fn the_state_tells_when_a_policy_settles_its_cost() {
+    let site = Site::of([
+        ten("tokens").cost(5).settle_at_end(|end| end.used()),
+        ten("calls").count_if_at_end(|_| true),
+        ten("rows").cost(5).settle(|_| 7),
+        ten("login").count_if(|_| true),
+        ten("cents").cost_by(|_: &RequestHead<'_>| 5).settle(|_| 7),
+        ten("api").cost(5),
+    ])
+    .await;
+    let policies = site.state().await["policies"].take();
+    let told = policies.as_array().unwrap().iter();
+    assert_eq!(
+        told.map(|policy| policy["settle"].as_str())
+            .collect::<Vec<_>>(),
+        [
+            Some("at the end of the response, estimate 5"),
+            Some("at the end of the response"),
+            Some("by the head of the response, estimate 5"),
+            Some("by the head of the response"),
+            Some("by the head of the response"),
+            None,
+        ]
+    );
+}
+
+#[tokio::test]
 async fn requests_decided_without_the_store_are_counted_by_reason() {
     let operator = Operator::new();
     let denied = AccessList::new()

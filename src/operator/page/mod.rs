@@ -41,7 +41,7 @@ const PAGE: &str = concat!(
 /// may not even put text where it would be parsed as markup.
 const POLICY: &str = concat!(
     "default-src 'none'; script-src '",
-    "sha256-EBE8Q33ZfNqnJpEN6PG/awUKGlU1C8px4mxTWDGs694=",
+    "sha256-U3uGdBmXbXXNHYP4enxDzc8XBs5GBsgiOZpzPorGPik=",
     "'; style-src '",
     "sha256-2ufKi0RZS33tamwDfN7SlDkqM0/GnBC/AFh9AiN/o2I=",
     "'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \

@@ -1,5 +1,6 @@
 //! Held against the layer itself: the same log as requests to an axum server on a clock that is
-//! moved by hand.
+//! moved by hand. Not the example `server`: its clock is the system's, and it does not answer with
+//! the statuses of a log, some of which count.
 
 use std::fs;
 use std::net::SocketAddr;

@@ -128,16 +128,23 @@ async fn refusals_in_shadow_are_not_shown_as_refused() {
 }
 
 #[tokio::test]
-async fn the_page_shows_groups_and_prefetch() {
+async fn the_page_shows_groups_prefetch_and_when_costs_are_settled() {
     let limit = Limit::gcra(100_000, MINUTE);
     let prefetch = Prefetch::new().share(0.25);
     let policies = [
         Policy::new("hot", limit).group("client").prefetch(prefetch),
-        Policy::new("cold", limit),
+        Policy::new("cold", limit)
+            .cost(5)
+            .settle_at_end(|end| end.used()),
     ];
     let site = Site::over(TestStore::new(Trip::Short), policies).await;
     let browser = site.open().await;
     assert_eq!(browser.text("#policies .group").await, "group: client");
+    assert_eq!(browser.text("#policies .settle").await, "");
+    assert_eq!(
+        browser.text("#policies tr:last-child .settle").await,
+        "cost: settled at the end of the response, estimate 5"
+    );
     let shown = "document.querySelector('#policies .prefetch').textContent";
     browser
         .until(&format!("{shown} === 'prefetch: at most 25 % for 1 s'"))

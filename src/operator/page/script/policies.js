@@ -12,6 +12,7 @@ function makeRow(name) {
     penalty: element("span", { class: "small penalty" }),
     group: element("span", { class: "small group" }),
     prefetch: element("span", { class: "small prefetch" }),
+    settle: element("span", { class: "small settle" }),
     mode: element("select", { "aria-label": `Mode of ${name}` }),
     share: element("input", { type: "number", min: "0", max: "100", step: "1", "aria-label": `Percent of the subjects for whom ${name} is enforced` }),
     cells: GROUPS.slice(0, 3).map((group) => ({
@@ -28,7 +29,7 @@ function makeRow(name) {
   const numbers = row.cells.map(({ group, now, total }) =>
     element("td", { role: "cell", class: "number", "data-label": group.label }, now, total));
   const title = element("td", { role: "cell" }, 
-    element("span", { class: "heading" }, element("span", { class: "name" }, name), row.pill), row.limit, row.about, row.failure, row.penalty, row.group, row.prefetch);
+    element("span", { class: "heading" }, element("span", { class: "name" }, name), row.pill), row.limit, row.about, row.failure, row.penalty, row.group, row.prefetch, row.settle);
   row.node = element("tr", { role: "row" }, title, element("td", { role: "cell" }, row.mode, row.shares), ...numbers);
   return row;
 }
@@ -98,6 +99,7 @@ function drawPolicies(state) {
     setText(row.penalty, policy.penalty === null ? "" : `penalty: ${policy.penalty}`);
     setText(row.group, policy.group === null ? "" : `group: ${policy.group}`);
     setText(row.prefetch, prefetchOf(policy));
+    setText(row.settle, policy.settle === null ? "" : `cost: settled ${policy.settle}`);
     const [word, tone] = MODES[policy.mode] ?? [policy.mode, "quiet"];
     const isPart = policy.mode === "enforce" && policy.enforced_for !== "100%";
     setText(row.pill, isPart ? `${word} for ${policy.enforced_for}` : word);
