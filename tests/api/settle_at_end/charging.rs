@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use futures_util::future::join_all;
@@ -14,7 +14,11 @@ use support::bench::Bench;
 use support::on_every_store;
 use support::web::eventually;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{Charging, Denied, Limiter, Mode, RateLimitLayer, ResponseBody, per_minute};
+use tower_throttle::store::{Answer, Check, Store};
+use tower_throttle::{
+    Charging, Denied, FailureMode, Limiter, MemoryStore, Mode, RateLimitLayer, ResponseBody,
+    StoreError, StoreErrorKind, per_minute,
+};
 
 use super::*;
 
@@ -263,4 +267,42 @@ async fn after_the_end_a_producer_is_charged_nothing(bench: &Bench) {
     assert!(limiter.flush().await);
     let looked = limiter.peek("tokens", key("alice")).await;
     assert_eq!(looked.expect("a policy").remaining(), 940);
+}
+
+/// A store that fails while it is told to.
+#[derive(Clone)]
+struct Interrupted {
+    store: MemoryStore,
+    fails: Arc<AtomicBool>,
+}
+
+impl Store for Interrupted {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        match self.fails.load(Ordering::SeqCst) {
+            true => Answer::Ready(Err(StoreError::new(StoreErrorKind::Unreachable))),
+            false => self.store.ask(checks),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_step_of_the_local_share_is_not_given_back_to_the_store() {
+    let store = Interrupted {
+        store: MemoryStore::new(),
+        fails: Arc::default(),
+    };
+    let policy = tokens(100).on_store_failure(FailureMode::Local { share: 1.0 });
+    let limiter = Limiter::new(store.clone(), [policy]).expect("a valid policy");
+    let response = send(&limiter, move |meter| {
+        let fails = Arc::clone(&store.fails);
+        async move {
+            fails.store(true, Ordering::SeqCst);
+            assert_eq!(meter.charging().add(101).await, Ok(()));
+            fails.store(false, Ordering::SeqCst);
+        }
+    });
+    drop(response.await.into_body().collect().await);
+    assert!(limiter.flush().await);
+    let looked = limiter.peek("tokens", key("alice")).await;
+    assert_eq!(looked.expect("a policy").remaining(), 900);
 }
