@@ -16,6 +16,7 @@ use super::{Limiter, decisions, failure};
 use crate::algorithm::Action;
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
+use crate::observer::{HoldEvent, Observer as _};
 use crate::policy::CompiledPolicy;
 use crate::store::{Answer, Check, Store as _};
 use crate::task::spawn_polled;
@@ -51,6 +52,11 @@ impl Limiter {
             hold_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
             "held by the upstream"
         );
+        self.0.observers.on_hold(&HoldEvent {
+            policy: of.policy.id.name(),
+            subject: of.subject,
+            time,
+        });
         let (answer, start) = (self.ask_to_hold(&of, time), Instant::now());
         let Some(runtime) = self.runtime_to_go_on(None) else {
             return;
