@@ -20,7 +20,7 @@ use crate::observer::{HoldEvent, Observer as _};
 use crate::policy::CompiledPolicy;
 use crate::store::{Answer, Check, Store as _};
 use crate::task::spawn_polled;
-use crate::time::{Micros, SECOND};
+use crate::time::{DAY, Micros, SECOND};
 use crate::trace;
 
 /// Whose requests are held, and what each of them costs.
@@ -57,7 +57,8 @@ impl Limiter {
             subject: of.subject,
             time,
         });
-        let (answer, start) = (self.ask_to_hold(&of, time), Instant::now());
+        let answer = self.ask_to_hold(&of, time);
+        let end = Instant::now() + time.min(366 * DAY);
         let Some(runtime) = self.runtime_to_go_on(None) else {
             return;
         };
@@ -72,17 +73,23 @@ impl Limiter {
             drop(in_flight);
             let (policy, key) = (&policy, &key);
             let holding = Holding { policy, key, cost };
-            limiter.hold_when_store_answers(holding, start, time).await;
+            limiter.hold_when_store_answers(holding, end).await;
         });
     }
 
     /// Asks every second, each time for what is left of the hold, which only ever tightens.
-    async fn hold_when_store_answers(&self, holding: Holding<'_>, start: Instant, time: Duration) {
-        loop {
+    async fn hold_when_store_answers(&self, holding: Holding<'_>, end: Instant) {
+        let subject = self.subject(holding.key);
+        let is_last = || {
+            self.0
+                .failed_holds
+                .is_last(holding.policy.name(), subject, end)
+        };
+        while is_last() {
             sleep(SECOND).await;
-            let left = time.saturating_sub(start.elapsed());
+            let left = end.saturating_duration_since(Instant::now());
             let answer = match self.holdable(holding) {
-                Some(of) if !left.is_zero() => self.ask_to_hold(&of, left),
+                Some(of) if !left.is_zero() && is_last() => self.ask_to_hold(&of, left),
                 _ => return,
             };
             if failure(answer).await.is_none() {

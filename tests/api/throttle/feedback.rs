@@ -379,6 +379,31 @@ async fn a_hold_that_fails_is_repeated_until_its_end_and_once_done() {
     }
 }
 
+/// Without a limit an upstream may refuse thousands of requests while the store fails.
+#[tokio::test(start_paused = true)]
+async fn of_holds_that_failed_the_one_that_ends_last_is_repeated() {
+    for refusals in [[(0, 9), (1, 10), (2, 12)], [(0, 12), (1, 9), (2, 10)]] {
+        let store = Watched::new();
+        let limiter = store.limiter(Limit::gcra(10, SECOND));
+        let upstream = Upstream::refusing(&refusals);
+        let mut services = vec![obedient(&limiter, &upstream); 3];
+        for service in &mut services {
+            ServiceExt::<()>::ready(service).await.unwrap();
+        }
+        store.fail_next(6);
+        join_all(services.iter_mut().map(|service| service.call(()))).await;
+        // Each has asked twice before it was sent.
+        let before = 6 + 3;
+        sleep(ms(6_500)).await;
+        assert_eq!(
+            store.asked()[before..],
+            after([1, 2, 3, 4].map(|secs| secs * 1_000))
+        );
+        send(&mut services[0]).await;
+        assert_eq!(upstream.arrived()[3], 12 * SECOND);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_flush_reports_a_failed_hold_and_does_not_wait_for_it() {
     let [_, (store, limiter)] = near_and_far();
