@@ -128,7 +128,8 @@ pub use self::limiter::{
 };
 pub use self::mode::{Mode, Percent};
 pub use self::observer::{
-    BreakerState, ChangeEvent, DecisionEvent, DecisionResult, Observer, RefusalEvent, RefusalReason,
+    BreakerState, ChangeEvent, DecisionEvent, DecisionResult, HoldEvent, Observer, RefusalEvent,
+    RefusalReason,
 };
 #[cfg(feature = "metrics")]
 pub use self::observers::Metrics;

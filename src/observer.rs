@@ -43,6 +43,12 @@ pub trait Observer: Send + Sync + 'static {
         let _ = state;
     }
 
+    /// An upstream asked to wait, and [`Feedback`](crate::Feedback) held the requests of a policy.
+    /// Called in the process that got the response, not in the others that obey.
+    fn on_hold(&self, event: &HoldEvent<'_>) {
+        let _ = event;
+    }
+
     /// The limiter changed, because of an operator or because its configuration file was reloaded.
     /// Called once for each change, in order, and once for each policy when the limiter is built.
     fn on_change(&self, event: &ChangeEvent) {
@@ -67,6 +73,10 @@ macro_rules! observer_behind {
 
             fn on_breaker(&self, state: BreakerState) {
                 (**self).on_breaker(state);
+            }
+
+            fn on_hold(&self, event: &HoldEvent<'_>) {
+                (**self).on_hold(event);
             }
 
             fn on_change(&self, event: &ChangeEvent) {
@@ -210,6 +220,18 @@ labels! {
     }
 }
 
+/// A hold that an upstream asked for, as an [`Observer`] sees it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct HoldEvent<'a> {
+    /// The policy's name.
+    pub policy: &'a str,
+    /// The hash of the key.
+    pub subject: Subject,
+    /// How long nothing is to be sent, from now on.
+    pub time: Duration,
+}
+
 /// A change of a limiter while it is in use, as an [`Observer`] sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -323,6 +345,10 @@ impl Observer for Observers {
         self.notify(|each| each.on_breaker(state));
     }
 
+    fn on_hold(&self, event: &HoldEvent<'_>) {
+        self.notify(|each| each.on_hold(event));
+    }
+
     fn on_change(&self, event: &ChangeEvent) {
         self.notify(|each| each.on_change(event));
     }
@@ -399,6 +425,10 @@ mod tests {
             self.count();
         }
 
+        fn on_hold(&self, _: &HoldEvent<'_>) {
+            self.count();
+        }
+
         fn on_change(&self, _: &ChangeEvent) {
             self.count();
         }
@@ -421,6 +451,11 @@ mod tests {
         });
         observer.on_store_answer(Duration::ZERO, None);
         observer.on_breaker(BreakerState::Open);
+        observer.on_hold(&HoldEvent {
+            policy: "api",
+            subject: Subject::from(&Key::from("alice")),
+            time: Duration::ZERO,
+        });
         observer.on_change(&ChangeEvent::Switched { is_on: false });
     }
 
@@ -429,7 +464,7 @@ mod tests {
         let counter = Arc::new(Counter::default());
         send_all(Arc::clone(&counter) as Arc<dyn Observer>);
         send_all(Box::new(Arc::clone(&counter)) as Box<dyn Observer>);
-        assert_eq!(counter.0.load(std::sync::atomic::Ordering::Relaxed), 10);
+        assert_eq!(counter.0.load(std::sync::atomic::Ordering::Relaxed), 12);
     }
 
     #[test]
@@ -440,7 +475,7 @@ mod tests {
             .map(|each| Arc::clone(each) as Arc<dyn Observer>);
         send_all(Observers::new(each.collect()));
         for counter in counters {
-            assert_eq!(counter.0.load(std::sync::atomic::Ordering::Relaxed), 5);
+            assert_eq!(counter.0.load(std::sync::atomic::Ordering::Relaxed), 6);
         }
     }
 

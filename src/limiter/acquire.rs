@@ -191,7 +191,7 @@ impl WaitingPolicy {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &Arc<str> {
         &self.name
     }
 }

@@ -9,15 +9,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep};
+
 use super::acquire::WaitingPolicy;
-use super::{Limiter, decisions};
+use super::{Limiter, decisions, failure};
 use crate::algorithm::Action;
 use crate::key::{Key, Subject};
 use crate::mode::Mode;
+use crate::observer::{HoldEvent, Observer as _};
 use crate::policy::CompiledPolicy;
 use crate::store::{Answer, Check, Store as _};
 use crate::task::spawn_polled;
-use crate::time::{Micros, SECOND};
+use crate::time::{DAY, Micros, SECOND};
 use crate::trace;
 
 /// Whose requests are held, and what each of them costs.
@@ -38,7 +41,8 @@ struct Holdable {
 
 impl Limiter {
     /// Holds all requests for this time. One that has to wait longer still does. The question is sent
-    /// before this returns; nothing waits for the answer.
+    /// before this returns; nothing waits for the answer. If the store fails, it is asked again in the
+    /// background, and a flush counts the hold as lost.
     pub(crate) fn hold(&self, holding: Holding<'_>, time: Duration) {
         let Some(of) = self.holdable(holding) else {
             return;
@@ -48,21 +52,59 @@ impl Limiter {
             hold_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
             "held by the upstream"
         );
+        self.0.observers.on_hold(&HoldEvent {
+            policy: of.policy.id.name(),
+            subject: of.subject,
+            time,
+        });
+        let answer = self.ask_to_hold(&of, time);
+        let end = Instant::now() + time.min(366 * DAY);
+        let Some(runtime) = self.runtime_to_go_on(None) else {
+            return;
+        };
+        let mut in_flight = self.in_flight_guard();
+        let (limiter, cost) = (self.clone(), holding.cost);
+        let (policy, key) = (holding.policy.clone(), holding.key.clone());
+        spawn_polled(&runtime, async move {
+            if failure(answer).await.is_none() {
+                return in_flight.arrived();
+            }
+            // A flush does not wait for the store's return.
+            drop(in_flight);
+            let (policy, key) = (&policy, &key);
+            let holding = Holding { policy, key, cost };
+            limiter.hold_when_store_answers(holding, end).await;
+        });
+    }
+
+    /// Asks every second, each time for what is left of the hold, which only ever tightens.
+    async fn hold_when_store_answers(&self, holding: Holding<'_>, end: Instant) {
+        let subject = self.subject(holding.key);
+        let is_last = || {
+            self.0
+                .failed_holds
+                .is_last(holding.policy.name(), subject, end)
+        };
+        while is_last() {
+            sleep(SECOND).await;
+            let left = end.saturating_duration_since(Instant::now());
+            let answer = match self.holdable(holding) {
+                Some(of) if !left.is_zero() && is_last() => self.ask_to_hold(&of, left),
+                _ => return,
+            };
+            if failure(answer).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn ask_to_hold(&self, of: &Holdable, time: Duration) -> Answer {
         let time = Micros::from(time);
         let until = Action::Hold { time, permits: 1 };
-        let answer = self.0.store.ask(&[
+        self.0.store.ask(&[
             of.pace_after(time),
             of.policy.check_of_hold(of.subject, until),
-        ]);
-        if let Answer::Pending(answer) = answer
-            && let Some(runtime) = self.runtime_to_go_on(None)
-        {
-            let mut in_flight = self.in_flight_guard();
-            spawn_polled(&runtime, async move {
-                let _ = decisions(Answer::Pending(answer)).await;
-                in_flight.arrived();
-            });
-        }
+        ])
     }
 
     /// How long requests are still held.

@@ -8,6 +8,7 @@ use std::{any::Any, sync::OnceLock};
 
 use tokio::sync::Notify;
 
+use self::failed_holds::FailedHolds;
 use self::leases::Leases;
 use self::passes::Passes;
 use crate::algorithm::Action;
@@ -36,6 +37,7 @@ mod conclude;
 mod control;
 mod deny_list;
 mod evaluate;
+mod failed_holds;
 mod giving_back;
 mod hold;
 mod in_force;
@@ -123,6 +125,7 @@ struct Shared {
     in_flight_work: InFlightWork,
     log_throttle: LogThrottles,
     passes: Passes,
+    failed_holds: FailedHolds,
     /// The watcher of the configuration file, dropped with the limiter.
     #[cfg(feature = "config")]
     keeper: OnceLock<Box<dyn Any + Send + Sync>>,

@@ -17,6 +17,7 @@ use tower_throttle::{
     Percent, Policy, Prefetch, RateLimitLayer, Rules, StoreErrorKind,
 };
 
+use crate::observing::send_to_busy_upstream;
 use support::http_store::{TestStore, Trip};
 
 fn recorder() -> PrometheusRecorder {
@@ -45,6 +46,7 @@ const DECISIONS: &str = "tower_throttle_decisions_total";
 const PREFETCHED: &str = "tower_throttle_prefetched_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
 const REFUSALS: &str = "tower_throttle_refusals_total";
+const HOLDS: &str = "tower_throttle_holds_total";
 const SHADOW_REFUSALS: &str = "tower_throttle_shadow_refusals_total";
 
 #[test]
@@ -297,6 +299,22 @@ fn refusals_in_shadow_have_a_metric_of_their_own() {
 }
 
 #[test]
+fn holds_are_counted_by_policy() {
+    let scrape = recorded(|| {
+        let policies = ["busy", "idle"].map(|name| Policy::new(name, Limit::gcra(1, MINUTE)));
+        for times in [1, 2] {
+            let limiter = Limiter::builder(MemoryStore::new(), policies.clone());
+            let limiter = limiter.observe(Metrics::new()).build().unwrap();
+            let sent = send_to_busy_upstream(&limiter, "busy", times);
+            sent.now_or_never().expect("a store in memory");
+        }
+    });
+    for (policy, holds) in [("busy", 2.0), ("idle", 0.0)] {
+        assert_eq!(scrape.value(HOLDS, &[("policy", policy)]), Some(holds));
+    }
+}
+
+#[test]
 fn store_latency_and_failures_are_recorded_by_kind() {
     let scrape = recorded(|| {
         let metrics = Metrics::new();
@@ -520,6 +538,7 @@ fn every_metric_has_a_type_and_words_that_say_what_it_is() {
         (PREFETCHED, "counter"),
         (UNANSWERED, "counter"),
         (REFUSALS, "counter"),
+        (HOLDS, "counter"),
         ("tower_throttle_delay_seconds", "histogram"),
         ("tower_throttle_store_duration_seconds", "histogram"),
         ("tower_throttle_store_failures_total", "counter"),

@@ -14,12 +14,13 @@ use support::asked::decision;
 use support::bench::Bench;
 use support::{on_every_store, web};
 use tokio::sync::Semaphore;
-use tower::{Layer, Service, service_fn};
+use tower::{Layer, Service, ServiceExt, service_fn};
 use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
-    AccessList, BreakerState, DecisionEvent, DecisionResult, HOUR, Header, Key, Limit, Limiter,
-    LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer, OnMissingKey, Outcome,
-    Policy, RateLimitLayer, RefusalEvent, RefusalReason, Rules, SECOND, StoreErrorKind, per_minute,
+    AccessList, BreakerState, DecisionEvent, DecisionResult, Feedback, HOUR, Header, HoldEvent,
+    Key, Limit, Limiter, LimiterBuilder, MINUTE, ManualClock, MemoryStore, Mode, Observer,
+    OnMissingKey, Outcome, Policy, RateLimitLayer, RefusalEvent, RefusalReason, Rules, SECOND,
+    StoreErrorKind, ThrottleLayer, per_minute,
 };
 
 /// Their number is part of no type: otherwise one more would break code that names the type.
@@ -31,11 +32,13 @@ const _: &[BreakerState] = BreakerState::ALL;
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Note>>>);
 
-/// A policy's name, its mode, the subject and the result; or a refusal, with its mode and reason.
+/// A policy's name, its mode, the subject and the result; a refusal, with its mode and reason;
+/// or a hold, with its subject and time.
 #[derive(Clone, Debug, PartialEq)]
 enum Note {
     Decision(String, Mode, String, DecisionResult),
     EarlyRejection(Option<String>, Mode, RefusalReason),
+    Hold(String, String, Duration),
 }
 
 impl Observer for Notes {
@@ -47,6 +50,11 @@ impl Observer for Notes {
     fn on_refusal(&self, event: &RefusalEvent<'_>) {
         let policy = event.policy.map(str::to_owned);
         self.add(Note::EarlyRejection(policy, event.mode, event.reason));
+    }
+
+    fn on_hold(&self, event: &HoldEvent<'_>) {
+        let (policy, subject) = (event.policy.to_owned(), event.subject.to_string());
+        self.add(Note::Hold(policy, subject, event.time));
     }
 }
 
@@ -79,6 +87,17 @@ impl Notes {
 
 fn refusal(policy: &str, mode: Mode, reason: RefusalReason) -> Note {
     Note::EarlyRejection(Some(policy.to_owned()), mode, reason)
+}
+
+/// Sends a request to an upstream, which asks to wait for so many seconds.
+pub(crate) async fn send_to_busy_upstream(limiter: &Limiter, policy: &str, secs: u64) {
+    let busy = service_fn(async |_: ()| {
+        let response = Response::builder().status(429);
+        response.header("retry-after", secs).body(())
+    });
+    let layer = ThrottleLayer::new(limiter.clone(), policy).unwrap();
+    let mut client = layer.feedback(Feedback::http()).layer(busy);
+    client.ready().await.unwrap().call(()).await.unwrap();
 }
 
 fn observed<S: Store>(builder: LimiterBuilder<S>) -> (Limiter, Notes) {
@@ -149,6 +168,21 @@ async fn each_question_outside_of_http_is_observed_once(bench: &Bench) {
     ]);
 }
 
+async fn a_hold_is_observed_once_where_the_response_came(bench: &Bench) {
+    let policy = || [Policy::new("partner", Limit::gcra(10, MINUTE))];
+    let (limiter, notes) = observed(bench.builder(policy()));
+    let (_other, of_other) = observed(bench.builder(policy()));
+    send_to_busy_upstream(&limiter, "partner", 3).await;
+    let subject = limiter.subject_of(Key::everybody()).to_string();
+    let hold = Note::Hold("partner".to_owned(), subject, 3 * SECOND);
+    assert_eq!(notes.new_ones()[1..], [hold]);
+    assert_eq!(of_other.new_ones(), []);
+
+    limiter.set_mode("partner", Mode::Shadow).unwrap();
+    send_to_busy_upstream(&limiter, "partner", 3).await;
+    assert_eq!(notes.new_ones().len(), 1);
+}
+
 async fn questions_for_nothing_are_not_observed(bench: &Bench) {
     let (limiter, notes) = observed(bench.builder([Policy::new("api", Limit::gcra(2, MINUTE))]));
     let _ = limiter.peek("api", "alice").await.unwrap();
@@ -212,6 +246,7 @@ async fn refusals_outside_of_http_are_observed_as_over_it(bench: &Bench) {
 on_every_store! {
     refusals_outside_of_http_are_observed_as_over_it
     each_question_outside_of_http_is_observed_once
+    a_hold_is_observed_once_where_the_response_came
     questions_for_nothing_are_not_observed
     shadow_events_have_the_mode_and_the_subject
     policies_that_were_not_asked_are_not_observed

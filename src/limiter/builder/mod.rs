@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::failed_holds::FailedHolds;
 use super::leases::Leases;
 use super::passes::Passes;
 use super::rules::Rules;
@@ -134,6 +135,7 @@ impl<S: Store> LimiterBuilder<S> {
             in_flight_work,
             log_throttle: LogThrottles::default(),
             passes: Passes::default(),
+            failed_holds: FailedHolds::default(),
             #[cfg(feature = "config")]
             keeper: OnceLock::new(),
         })))

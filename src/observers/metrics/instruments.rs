@@ -16,6 +16,7 @@ const PREFETCHED: &str = "tower_throttle_prefetched_total";
 const UNANSWERED: &str = "tower_throttle_unanswered_total";
 pub(super) const REFUSALS: &str = "tower_throttle_refusals_total";
 const SHADOW_REFUSALS: &str = "tower_throttle_shadow_refusals_total";
+const HOLDS: &str = "tower_throttle_holds_total";
 const DELAY: &str = "tower_throttle_delay_seconds";
 const STORE_DURATION: &str = "tower_throttle_store_duration_seconds";
 const STORE_FAILURES: &str = "tower_throttle_store_failures_total";
@@ -36,6 +37,7 @@ pub(super) struct OfPolicy {
     unanswered: [Counter; StoreErrorKind::EACH.len()],
     refusals: OfRefusals,
     shadow_refusals: OfRefusals,
+    pub(super) holds: Counter,
     delay: Histogram,
     /// One gauge for each mode.
     modes: [Gauge; Mode::EACH.len()],
@@ -58,6 +60,7 @@ impl OfPolicy {
             unanswered: StoreErrorKind::EACH.map(of_kind),
             refusals: OfRefusals::new(REFUSALS, &labels),
             shadow_refusals: OfRefusals::new(SHADOW_REFUSALS, &labels),
+            holds: counter!(HOLDS, labels.clone()),
             modes: Mode::EACH.map(|mode| gauge!(POLICY_MODE, and(&labels, "mode", mode.as_str()))),
             delay: histogram!(DELAY, labels),
         }
@@ -205,6 +208,7 @@ pub(super) fn describe() {
         SHADOW_REFUSALS,
         "Requests that policies in shadow mode would have rejected before deciding."
     );
+    describe_counter!(HOLDS, "Times that an upstream asked to wait.");
     describe_histogram!(DELAY, Unit::Seconds, "Delays of delayed requests.");
     describe_histogram!(
         STORE_DURATION,

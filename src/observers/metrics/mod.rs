@@ -9,7 +9,9 @@ use metrics::{Gauge, Label};
 use self::instruments::{OfBreaker, OfPolicy, OfRefusals, OfStore, REFUSALS, describe};
 use super::per_policy::PerPolicy;
 use crate::error::StoreErrorKind;
-use crate::observer::{BreakerState, ChangeEvent, DecisionEvent, Observer, RefusalEvent};
+use crate::observer::{
+    BreakerState, ChangeEvent, DecisionEvent, HoldEvent, Observer, RefusalEvent,
+};
 #[cfg(feature = "memory")]
 use crate::store::memory::MemoryStore;
 
@@ -54,6 +56,7 @@ mod instruments;
 /// | `tower_throttle_refusals_total` | `policy`, `reason` | requests rejected before any policy decided, by [reason](crate::RefusalReason) |
 /// | `tower_throttle_shadow_refusals_total` | `policy`, `reason` | requests that a policy in shadow mode would have rejected so |
 /// | `tower_throttle_delay_seconds` | `policy` | the delays of delayed requests, in seconds |
+/// | `tower_throttle_holds_total` | `policy` | times that an upstream asked this process to [wait](crate::Feedback) |
 /// | `tower_throttle_store_duration_seconds` | `result` | the time of each store call, in seconds: `ok`, or the kind of failure |
 /// | `tower_throttle_store_failures_total` | `kind` | store calls that failed |
 /// | `tower_throttle_breaker_state` | `state` | 1 for the [state](BreakerState) of the circuit breaker, 0 for the others |
@@ -164,6 +167,11 @@ impl Observer for Metrics {
 
     fn on_breaker(&self, state: BreakerState) {
         self.shared.breaker.set(state);
+    }
+
+    fn on_hold(&self, event: &HoldEvent<'_>) {
+        let count = |policy: &OfPolicy| policy.holds.increment(1);
+        self.shared.with_policy(event.policy, count);
     }
 
     fn on_change(&self, event: &ChangeEvent) {

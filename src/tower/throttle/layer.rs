@@ -109,7 +109,8 @@ use crate::limiter::Limiter;
 /// the raised debt, but does not ask once more. A hold is not seen by [`prefetch`](crate::Prefetch)ed
 /// permits of other processes, under a limit that nobody can wait for, and in shadow, where nobody waits
 /// in any case. While the store fails, its [`FailureMode`](crate::FailureMode) decides: a fleet that sends
-/// without a limit sends also during a hold.
+/// without a limit sends also during a hold. A hold that the store fails to take is repeated every second
+/// until the store answers, and the fleet keeps what is left of it.
 ///
 /// # What if the key is banned?
 ///

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use futures_util::future::{Ready, join_all, ready};
 use http::{Extensions, HeaderMap, Response, StatusCode};
+use support::asking::answered;
 use support::virtual_time::ms;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceExt};
+use tower_throttle::store::{Answer, Check, Store};
 use tower_throttle::{
     DAY, FailureMode, Feedback, Key, Limit, Limiter, MINUTE, Mode, Policy, ResponseHead, SECOND,
     Throttle, per_second,
@@ -313,6 +316,114 @@ async fn a_policy_that_fails_closed_sends_nothing_that_may_be_held() {
     };
     tokio::join!(send(&mut service), later);
     assert_eq!(upstream.arrived(), after([0, 2_100]));
+}
+
+/// Takes a round trip for each question.
+struct Far(Watched);
+
+impl Store for Far {
+    fn ask(&self, checks: &[Check<'_>]) -> Answer {
+        let answer = self.0.ask(checks);
+        Answer::Pending(Box::pin(async {
+            yield_now().await;
+            answered(answer).await
+        }))
+    }
+}
+
+/// A limiter over a store near by, and one over a store far away.
+fn near_and_far() -> [(Watched, Limiter); 2] {
+    let policy = || [Policy::new("partner", Limit::gcra(10, SECOND))];
+    let (near, far) = (Watched::new(), Watched::new());
+    let of_far = Limiter::new(Far(far.clone()), policy()).unwrap();
+    let of_near = Limiter::new(near.clone(), policy()).unwrap();
+    [(near, of_near), (far, of_far)]
+}
+
+/// Sends a request that begins a hold, while the store fails this often.
+async fn send_while_failing(service: &mut Obedient, store: &Watched, failures: u32) {
+    ServiceExt::<()>::ready(service).await.unwrap();
+    store.fail_next(failures);
+    service.call(()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_failed_is_kept_once_the_store_answers() {
+    for (store, limiter) in near_and_far() {
+        let upstream = Upstream::refusing(&[(0, 10)]);
+        let mut service = obedient(&limiter, &upstream);
+        send_while_failing(&mut service, &store, 2).await;
+        sleep(ms(2_500)).await;
+        let mut others = vec![service; 3];
+        join_all(others.iter_mut().map(send)).await;
+        assert_eq!(upstream.arrived(), after([0, 10_000, 10_100, 10_200]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_fails_is_repeated_until_its_end_and_once_done() {
+    for (failures, repeated) in [
+        (1_000, &[1_000, 2_000][..]),
+        (2, &[1_000, 2_000]),
+        (1, &[1_000]),
+    ] {
+        for (store, limiter) in near_and_far() {
+            let upstream = Upstream::refusing(&[(0, 3)]);
+            let mut service = obedient(&limiter, &upstream);
+            send_while_failing(&mut service, &store, failures).await;
+            sleep(MINUTE).await;
+            let asked = store.asked();
+            let after_it: Vec<_> = asked[3..].iter().map(|at| *at - asked[2]).collect();
+            assert_eq!(after_it, after(repeated.iter().copied()), "{failures}");
+        }
+    }
+}
+
+/// Without a limit an upstream may refuse thousands of requests while the store fails.
+#[tokio::test(start_paused = true)]
+async fn of_holds_that_failed_the_one_that_ends_last_is_repeated() {
+    for refusals in [[(0, 9), (1, 10), (2, 12)], [(0, 12), (1, 9), (2, 10)]] {
+        let store = Watched::new();
+        let limiter = store.limiter(Limit::gcra(10, SECOND));
+        let upstream = Upstream::refusing(&refusals);
+        let mut services = vec![obedient(&limiter, &upstream); 3];
+        for service in &mut services {
+            ServiceExt::<()>::ready(service).await.unwrap();
+        }
+        store.fail_next(6);
+        join_all(services.iter_mut().map(|service| service.call(()))).await;
+        // Each has asked twice before it was sent.
+        let before = 6 + 3;
+        sleep(ms(6_500)).await;
+        assert_eq!(
+            store.asked()[before..],
+            after([1, 2, 3, 4].map(|secs| secs * 1_000))
+        );
+        send(&mut services[0]).await;
+        assert_eq!(upstream.arrived()[3], 12 * SECOND);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_reports_a_failed_hold_and_does_not_wait_for_it() {
+    let [_, (store, limiter)] = near_and_far();
+    let upstream = Upstream::refusing(&[(0, 10)]);
+    send_while_failing(&mut obedient(&limiter, &upstream), &store, 2).await;
+    let start = Instant::now();
+    assert!(!limiter.flush().await);
+    assert!(limiter.flush().await);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_hold_is_dropped_with_a_policy_that_turns_off() {
+    let store = Watched::new();
+    let limiter = store.limiter(Limit::gcra(10, SECOND));
+    let upstream = Upstream::refusing(&[(0, 10)]);
+    send_while_failing(&mut obedient(&limiter, &upstream), &store, 1).await;
+    limiter.set_mode("partner", Mode::Off).unwrap();
+    sleep(MINUTE).await;
+    assert_eq!(store.asked().len(), 3);
 }
 
 /// As reqwest has one.

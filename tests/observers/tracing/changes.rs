@@ -1,6 +1,6 @@
 //! What is logged of what operators change: from what to what.
 
-use tower_throttle::{AccessList, AlwaysAllow, Key, Limiter, Mode};
+use tower_throttle::{AccessList, AlwaysAllow, Key, Limiter, Mode, Percent};
 use tracing::Level;
 
 use crate::tracing::one_a_minute;
@@ -30,6 +30,10 @@ fn a_change_is_logged_once_with_what_was_before() {
         limiter.turn_off();
     }
     limiter.turn_on();
+    for _ in 0..2 {
+        let half = Percent::new(50).unwrap();
+        limiter.set_enforced_for("api", half).unwrap();
+    }
     let keys = |users: &[&str]| AccessList::new().keys(users.iter().map(|user| Key::user(*user)));
     limiter.set_denied(keys(&["mallory", "trudy"]));
     limiter.set_denied(keys(&["mallory"]));
@@ -40,10 +44,15 @@ fn a_change_is_logged_once_with_what_was_before() {
             info("enforce", "shadow"),
             info("on", "off"),
             info("off", "on"),
+            info("100%", "50%"),
             info("0", "2"),
             info("2", "1"),
             info("0", "0"),
         ]
     );
-    assert!(log.events()[0].field("policy") == "api");
+    for (nth, message) in [(0, "policy mode changed"), (3, "share of a policy changed")] {
+        let event = &log.events()[nth];
+        assert_eq!(event.name, message);
+        assert_eq!(event.field("policy"), "api");
+    }
 }

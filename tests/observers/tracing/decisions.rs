@@ -6,6 +6,7 @@ use tower_throttle::{
 };
 use tracing::Level;
 
+use crate::observing::send_to_busy_upstream;
 use crate::tracing::{check, from, one_a_minute, only, send};
 use support::http_store::{TestStore, Trip};
 use support::log::Log;
@@ -96,6 +97,17 @@ async fn a_store_failure_is_logged_with_its_consequence() {
             assert_eq!(event.field("failure"), "unreachable");
         }
     }
+}
+
+#[tokio::test]
+async fn a_hold_says_which_policy_and_for_how_long() {
+    let (log, _listening) = Log::listen();
+    let limiter = Limiter::new(MemoryStore::new(), [one_a_minute("partner")]).unwrap();
+    send_to_busy_upstream(&limiter, "partner", 3).await;
+    let event = only(&log, Level::DEBUG, "held by the upstream");
+    assert_eq!(event.names(), ["hold_ms", "policy"]);
+    assert_eq!(event.field("policy"), "partner");
+    assert_eq!(event.field("hold_ms"), "3000");
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use tower_throttle::store::{Answer, Check, Decisions, DenyCache, PolicyId, Recei
 use tower_throttle::{
     AccessList, AlwaysAllow, AlwaysDeny, BreakerState, CheckError, ClientAddr, Config, ConfigError,
     ConfigFile, CostError, Decision, DecisionEvent, DecisionResult, Denied, Everybody, Extension,
-    FailureMode, FileError, Header, HeaderCost, Host, Kept, Key, KeyError, Limit, Limiter,
-    LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode,
+    FailureMode, FileError, Header, HeaderCost, HoldEvent, Host, Kept, Key, KeyError, Limit,
+    Limiter, LimiterBuilder, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode,
     NoDecision, NoRequest, OnMissingKey, OpenError, Operator, Outcome, Peer, PeerAddr, PeerNetwork,
     Penalty, Permit, PlainText, Policy, PolicySummary, Prefetch, ProblemJson, QuotaHeaders, Rate,
     RateLimit, RateLimitLayer, RedisCredentials, RedisStore, RedisStoreBuilder, RefusalEvent,
@@ -38,7 +38,7 @@ fn all_types_can_be_sent_shared_and_shown() {
     each!(plain:
         AccessList, Action, Algorithm, AlwaysAllow, AlwaysDeny, Ask<'_>, BreakerState, Check<'_>, ClientAddr, Config,
         ConfigFile, Decision, DecisionEvent<'_>, DecisionResult, Decisions, DenyCache<MemoryStore>, Everybody,
-        Extension<UserId>, FailureMode, Header, HeaderCost, Host, Kept, Key, LeaseId, Limit, Limiter,
+        Extension<UserId>, FailureMode, Header, HeaderCost, HoldEvent<'_>, Host, Kept, Key, LeaseId, Limit, Limiter,
         LimiterBuilder<MemoryStore>, ManualClock, MemoryStore, MemoryStoreBuilder, Metrics, Micros, Mode, NoRequest,
         OnMissingKey, Operator, Outcome, Wait, Peer, PeerAddr, PeerNetwork, Penalty, Permit, PlainText, Policy, PolicyId,
         PolicySummary, ProblemJson, QuotaHeaders, Prefetch, Rate, RateLimit<()>, RateLimitLayer, Reading, Receipt,
