@@ -212,10 +212,8 @@ async fn what_was_charged_ahead_comes_back_after_a_long_stream(bench: &Bench) {
         assert!(limiter.flush().await);
         let looked = limiter.peek("tokens", key("alice")).await;
         assert_eq!(looked.expect("a policy").remaining(), 999, "{name}");
-        limiter
-            .reset("tokens", key("alice"))
-            .await
-            .expect("a policy");
+        let reset = limiter.reset("tokens", key("alice")).await;
+        assert!(reset.is_ok());
     }
 }
 
