@@ -45,7 +45,7 @@ async fn nothing_is_sent_that_has_no_key() {
     for refusal in [
         EarlyRejection::HangUp,
         EarlyRejection::Error,
-        EarlyRejection::Silence,
+        EarlyRejection::NoReply,
     ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
@@ -77,7 +77,7 @@ async fn connections_of_the_application_go_through_it() {
     for refusal in [
         EarlyRejection::HangUp,
         EarlyRejection::Error,
-        EarlyRejection::Silence,
+        EarlyRejection::NoReply,
     ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
@@ -102,7 +102,7 @@ async fn a_probe_without_answer_does_not_stop_further_questions() {
     for refusal in [
         EarlyRejection::HangUp,
         EarlyRejection::Error,
-        EarlyRejection::Silence,
+        EarlyRejection::NoReply,
     ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
