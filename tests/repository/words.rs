@@ -1,10 +1,22 @@
 //! The words of the field stand in the code, and none of a language of its own: a reader who knows tower, tokio and
-//! redis needs no glossary.
+//! redis needs no glossary. The names of tests are short.
 
 use std::fs;
 use std::path::Path;
 
 use support::sources::files_in;
+
+/// Where code stands.
+const CODE: [&str; 8] = [
+    "src",
+    "lua",
+    "tests",
+    "examples",
+    "benches",
+    "fuzz/src",
+    "fuzz/fuzz_targets",
+    "comparison/src",
+];
 
 /// What each was called before it got the field's word.
 const GONE: [(&str, &str); 44] = [
@@ -56,33 +68,14 @@ const GONE: [(&str, &str); 44] = [
 
 #[test]
 fn the_fields_words_stand_in_the_code() {
-    let directories = [
-        "src",
-        "lua",
-        "tests",
-        "examples",
-        "benches",
-        "fuzz/src",
-        "fuzz/fuzz_targets",
-        "comparison/src",
-    ];
-    let files = directories.map(|directory| {
-        let files = files_in(&Path::new(support::ROOT).join(directory));
-        assert!(!files.is_empty(), "{directory}");
-        files
-    });
-    let left: Vec<_> = files
-        .iter()
-        .flatten()
-        .flat_map(|file| {
-            let text = fs::read_to_string(file).unwrap();
-            let place = file.display().to_string();
-            words_left(&text)
-                .into_iter()
-                .map(move |(line, left)| format!("{place}:{line}: {left}"))
-        })
-        .collect();
+    let left = in_all_code(words_left);
     assert!(left.is_empty(), "\n{}\n", left.join("\n"));
+}
+
+#[test]
+fn no_name_of_a_test_is_longer_than_70_characters() {
+    let too_long = in_all_code(long_names);
+    assert!(too_long.is_empty(), "\n{}\n", too_long.join("\n"));
 }
 
 #[test]
@@ -113,4 +106,32 @@ fn words_left(text: &str) -> Vec<(usize, String)> {
         }
     }
     left
+}
+
+/// The names of functions that are too long, each with its line.
+fn long_names(text: &str) -> Vec<(usize, String)> {
+    let lines = (1..).zip(text.lines());
+    let names = lines.filter_map(|(number, line)| {
+        let (_, name) = line.split_once("fn ")?;
+        let end = name.find(['(', '<']).unwrap_or(name.len());
+        Some((number, name[..end].to_owned()))
+    });
+    names
+        .filter(|(_, name)| name.len() > 70 && !name.contains(' '))
+        .collect()
+}
+
+/// What is found in all files of code, each with its place.
+fn in_all_code(find: impl Fn(&str) -> Vec<(usize, String)>) -> Vec<String> {
+    let mut all = Vec::new();
+    for directory in CODE {
+        let files = files_in(&Path::new(support::ROOT).join(directory));
+        assert!(!files.is_empty(), "{directory}");
+        for file in files {
+            for (line, found) in find(&fs::read_to_string(&file).unwrap()) {
+                all.push(format!("{}:{line}: {found}", file.display()));
+            }
+        }
+    }
+    all
 }

@@ -357,7 +357,7 @@ mod tests {
 
     /// Over one doubling, so that the table is once as full and once as empty as it gets.
     #[test]
-    fn the_table_grows_with_the_keys_it_holds_at_once_and_not_with_those_that_passed() {
+    fn the_table_grows_with_the_keys_held_not_with_those_passed() {
         for keys in (700..=1_400).step_by(140) {
             let mut table = Table::new();
             for key in 0..keys {
