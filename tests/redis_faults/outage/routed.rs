@@ -92,7 +92,10 @@ async fn connections_of_the_application_go_through_it() {
         for subject in ["alice", "bob", "carol", "dave"] {
             assert_eq!(failure(&limiter, subject).await, None, "{refusal:?}");
         }
-        assert_eq!(router.refused(), ["HELLO"], "{refusal:?}");
+        // Once for each connection, of which a busy machine may make more than one.
+        let mut refused = router.refused();
+        refused.dedup();
+        assert_eq!(refused, ["HELLO"], "{refusal:?}");
     }
 }
 
