@@ -14,10 +14,10 @@ use support::redis as server;
 /// The time of `rounds` decisions, with this many in flight at a time, on both workers.
 async fn timed(limiter: &Limiter, policy: &'static str, rounds: u64, at_once: u64) -> Duration {
     let started = Instant::now();
-    let tasks = (0..at_once).map(|lane| {
+    let tasks = (0..at_once).map(|task| {
         let limiter = limiter.clone();
         // The last rounds are divided unevenly.
-        let rounds = rounds / at_once + u64::from(lane < rounds % at_once);
+        let rounds = rounds / at_once + u64::from(task < rounds % at_once);
         tokio::spawn(async move {
             for round in 0..rounds {
                 let decision = limiter.check(policy, 7_u64).await.unwrap();

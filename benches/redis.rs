@@ -82,9 +82,9 @@ async fn floor(url: &str) -> (MultiplexedConnection, String) {
 async fn timed<F: Future>(rounds: u64, at_once: u64, ask: impl Fn(u64) -> F) -> Duration {
     let ask = &ask;
     let started = Instant::now();
-    join_all((0..at_once).map(|lane| async move {
+    join_all((0..at_once).map(|first| async move {
         // Each continues independently, like requests; the last rounds are divided unevenly.
-        let mut number = lane;
+        let mut number = first;
         while number < rounds {
             ask(number).await;
             number += at_once;

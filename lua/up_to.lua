@@ -1,5 +1,5 @@
--- up_to: lessen what a question takes to what there is. It takes as many permits as fit, from one to as many as it
--- asks for: what the rate with the fewest has left.
+-- up_to: reduce the question's cost to what is available: at most what it asks for, at least 1. The rate with the
+-- fewest permits left decides.
 -- ARGV[at]  the checks as decide has them. Before this, each but that of a penalty costs one permit
 -- Returns   nothing; sets the cost of the checks
 -- Mirrors   src/algorithm/question.rs
@@ -35,7 +35,7 @@ local function lessen(first, checks, most)
   for number, check in ipairs(checks) do
     if not check.is_penalty then
       local at = check.at
-      -- Where it fails, `decide` meets that again. What it says is left is the same for any cost.
+      -- If this fails, `decide` fails too, and reports it. The level does not depend on the cost.
       local is_done, _, _, level, more = pcall(evaluate, first + number - 1, check.name, at)
       if not is_done then
         level, more = 0, 0

@@ -102,8 +102,8 @@ impl FixedWindow {
 impl Arithmetic for FixedWindow {
     type State = State;
 
-    /// Also of an aligned one: cut short at the next multiple of its length, it would give its
-    /// permits once more.
+    /// An aligned window also lasts for its whole length from now: if it ended at the next multiple
+    /// of that, its permits would come back too soon.
     #[inline]
     fn repaired(&self, state: &State, now: Micros, _: &Action) -> Option<State> {
         if let Opens::ByCalendar(calendar) = &self.opens {

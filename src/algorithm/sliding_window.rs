@@ -124,14 +124,14 @@ impl SlidingWindow {
 impl State {
     /// The window that the newest slice was charged with.
     fn window(&self) -> Micros {
-        let window = |newest: &Slice| self.expires.saturating_sub(newest.ends);
-        self.slices.back().map_or(Micros::ZERO, window)
+        let ends = self.slices.back().map(|newest| newest.ends);
+        ends.map_or(Micros::ZERO, |ends| self.expires.saturating_sub(ends))
     }
 
     /// Makes the state expire when its newest slice lapses by this window.
     fn end_with_newest(&mut self, window: Micros) {
-        let lapse = |newest: &Slice| newest.ends.saturating_add(window);
-        self.expires = self.slices.back().map_or(Micros::ZERO, lapse);
+        let ends = self.slices.back().map(|newest| newest.ends);
+        self.expires = ends.map_or(Micros::ZERO, |ends| ends.saturating_add(window));
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct DenyList {
     /// In the order in which they were made.
     blocks: Vec<Block>,
     last_id: u64,
-    /// Both in one, so that a request is looked up once.
+    /// The listed and the blocked clients in one list, so that a request needs one lookup.
     all: Arc<AccessList>,
     first_end: Option<End>,
 }

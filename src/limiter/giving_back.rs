@@ -102,12 +102,11 @@ impl Limiter {
             }
             return;
         };
-        let is_elsewhere = |began: &&Handle| began.id() != runtime.id();
         let giving_back = GivingBack {
             limiter: self.clone(),
             steps: steps.into_iter().map(Step::into_owned).collect(),
             is_in_doubt,
-            elsewhere: began.filter(is_elsewhere).cloned(),
+            elsewhere: began.filter(|began| began.id() != runtime.id()).cloned(),
             has_lost_any,
             in_flight_guard: Some(self.in_flight_guard()),
         };
@@ -118,8 +117,8 @@ impl Limiter {
     /// which the request `began` may be gone.
     pub(super) fn runtime_to_go_on(&self, began: Option<&Handle>) -> Option<Handle> {
         let home = self.0.store.home();
-        let here = || Handle::try_current().ok();
-        home.or_else(here).or_else(|| began.cloned())
+        home.or_else(|| Handle::try_current().ok())
+            .or_else(|| began.cloned())
     }
 
     /// Calls the store. During a flush, even while the circuit breaker is open.

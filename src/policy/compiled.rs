@@ -19,7 +19,7 @@ use crate::store::{Check, FailureMode, PolicyId};
 use crate::task::catch_panic;
 use crate::time::Micros;
 
-/// Promised by stores.
+/// Stores promise a decision for each check.
 const ANSWERED: &str = "every check is answered";
 
 /// A validated policy.
@@ -28,7 +28,7 @@ pub(crate) struct CompiledPolicy {
     /// The policy's own limit; `None` if it admits nothing.
     pub(crate) rates: Option<RateSet>,
     pub(super) extra_rates: Box<[ExtraRate]>,
-    /// Under which the end of a hold is stored.
+    /// The id under which the end of a hold is stored.
     pub(super) hold: PolicyId,
     /// What to do with a request that does not fit yet.
     pub(crate) wait: Wait,
@@ -98,7 +98,7 @@ impl CompiledPolicy {
         self.mode.set(mode);
     }
 
-    /// In place of `mode`, which was read before, the mode for this subject.
+    /// The mode for this subject: `mode`, or shadow if the policy is not enforced for it.
     #[inline]
     pub(crate) fn mode_for(&self, subject: Subject, mode: Mode) -> Mode {
         self.mode.of(mode, subject)
@@ -141,7 +141,7 @@ impl CompiledPolicy {
         }
     }
 
-    /// Whether the response has a say in the cost.
+    /// Whether the response decides the cost.
     pub(crate) fn settles(&self) -> bool {
         self.policy.settle.is_some()
     }
@@ -277,7 +277,7 @@ impl CompiledPolicy {
         }
     }
 
-    /// Whether the end of the response's body has a say in the cost.
+    /// Whether the end of the response's body decides the cost.
     pub(crate) fn settles_at_end(&self) -> bool {
         let settle = self.policy.settle.as_ref();
         settle.is_some_and(|settle| matches!(settle.cost, SettledCost::AtEnd(_)))

@@ -238,7 +238,7 @@ fn a_misconfiguration_takes_precedence_over_a_missing_key() {
 }
 
 #[test]
-fn what_the_server_does_not_provide_comes_before_what_the_client_leaves_out() {
+fn what_the_server_lacks_comes_before_what_a_client_leaves_out() {
     let not_provided = || KeyError::NotProvided(Cow::Borrowed("no user"));
     let part = || Fixed(Err(not_provided()));
     let malformed = || Fixed(Err(KeyError::Malformed));

@@ -54,8 +54,7 @@ fn begin<F: Future>(work: Pin<&mut F>) -> Poll<F::Output> {
 /// Whether this thread runs on that runtime and is not panicking: a second panic during a panic
 /// would abort the process.
 fn is_here(runtime: &Handle) -> bool {
-    let is_it = |here: Handle| here.id() == runtime.id();
-    Handle::try_current().is_ok_and(is_it) && !std::thread::panicking()
+    Handle::try_current().is_ok_and(|here| here.id() == runtime.id()) && !std::thread::panicking()
 }
 
 /// Whether a runtime is shutting down or gone.

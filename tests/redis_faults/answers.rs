@@ -313,9 +313,9 @@ async fn the_documented_rights_suffice() {
     let policies = limits.map(|(name, limit)| Policy::new(name, limit));
     let limiter = Limiter::builder(store, policies);
     let limiter = limiter.timeout(GENEROUS).build().unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut round = 0;
-    while round < 40 || begun.elapsed() < 3 * SHORTEST_LEASE {
+    while round < 40 || started.elapsed() < 3 * SHORTEST_LEASE {
         round += 1;
         for (name, _) in limits {
             let decision = limiter.check(name, "alice").await.unwrap();

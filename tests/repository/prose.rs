@@ -67,7 +67,7 @@ let no = word;
 const TWELVE: &str = "one two three four five six seven eight nine ten eleven twelve";
 
 #[test]
-fn a_passage_that_stands_twice_is_found_on_pages_and_in_documentation_comments() {
+fn a_passage_that_stands_twice_is_found_in_pages_and_rustdoc() {
     let rust = format!(
         "/// Other words, {}\n/// {}.\nfn f() {{}}\n",
         &TWELVE[..13],

@@ -18,7 +18,7 @@ pub enum EarlyRejection {
     HangUp,
     /// As Envoy does.
     Error,
-    Silence,
+    NoReply,
 }
 
 pub struct Router {
@@ -125,7 +125,7 @@ impl Shared {
                         EarlyRejection::Error => {
                             client.write_all(b"-ERR unsupported command\r\n").await?
                         }
-                        EarlyRejection::Silence => {}
+                        EarlyRejection::NoReply => {}
                     }
                 }
             }

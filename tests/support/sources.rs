@@ -7,7 +7,7 @@ pub fn src() -> PathBuf {
     Path::new(super::ROOT).join("src")
 }
 
-/// All source files in this directory and below.
+/// All files of Rust and Lua in this directory and below.
 pub fn files_in(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap();
     let files = entries.flat_map(|entry| {
@@ -17,6 +17,9 @@ pub fn files_in(directory: &Path) -> Vec<PathBuf> {
             false => vec![path],
         }
     });
-    let is_code = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "rs");
+    let is_code = |file: &PathBuf| {
+        file.extension()
+            .is_some_and(|extension| extension == "rs" || extension == "lua")
+    };
     files.filter(is_code).collect()
 }

@@ -23,7 +23,7 @@ fn next_ban(guarded: &mut Guarded) -> u64 {
 }
 
 #[test]
-fn the_threshold_of_denials_in_any_interval_bans_and_one_microsecond_more_apart_does_not() {
+fn enough_denials_ban_unless_a_microsecond_too_far_apart() {
     let apart = |pauses: [u64; 2]| {
         let mut guarded = denied_from_now_on(&AFTER_THREE);
         guarded.ask();

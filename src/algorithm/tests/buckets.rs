@@ -224,7 +224,7 @@ fn a_denial_by_a_full_queue_tells_how_long_the_queue_is() {
 }
 
 #[test]
-fn a_decision_in_shadow_tells_how_long_it_would_be_unless_no_wait_would_help() {
+fn in_shadow_a_decision_tells_its_wait_unless_none_would_help() {
     let mut subject = Subject::of(Limit::gcra(1, SECOND));
     let told = [1, 1, 2].map(|cost| subject.ask(cost).in_shadow().retry_after());
     assert_eq!(told, [None, Some(SECOND), None]);

@@ -68,7 +68,7 @@ proptest! {
 
     /// A step ahead gives back what would have come back meanwhile: the limit once more, at most.
     #[test]
-    fn no_step_back_admits_more_and_each_step_ahead_the_limit_once_more_at_most(
+    fn a_step_back_admits_no_more_and_one_ahead_the_limit_once_more(
         numbers in numbers(0..WINDOWS.end),
         history in prop::collection::vec((clocks(), 1_u64..6), 1..120),
         permits in 1_u64..9,

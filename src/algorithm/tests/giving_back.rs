@@ -309,7 +309,7 @@ fn a_sliding_counter_is_credited_in_the_window_of_the_acquire() {
 }
 
 #[test]
-fn the_next_window_opens_with_the_next_request_when_all_of_one_was_given_back() {
+fn the_next_request_opens_a_window_when_all_was_given_back() {
     let mut subject = Subject::of(Limit::fixed_window(2, SECOND));
     let _ = subject.ask(1);
     subject.now += 600_000;

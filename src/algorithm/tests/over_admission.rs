@@ -108,7 +108,7 @@ proptest! {
 /// permits are taken and all but the last are given back, which has come back by itself when the
 /// second is over.
 #[test]
-fn requests_left_open_make_a_bucket_admit_one_less_than_twice_its_capacity_at_once() {
+fn open_requests_let_a_bucket_admit_almost_twice_its_capacity() {
     const BURST: u64 = 10;
     let mut subject = Subject::of(Limit::gcra(1, SECOND).burst(BURST));
     let mut open = Vec::new();
@@ -175,7 +175,7 @@ fn worst(attacked: &Attacked, instants: &[u64]) -> u64 {
 /// The worst case of [`Limit::sliding_counter`], over all histories of three windows that take
 /// permits at their ends, at thirds of them, and in between.
 #[test]
-fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_in_all_small_histories() {
+fn sliding_counter_is_below_twice_its_limit_in_small_histories() {
     let instants: Vec<u64> = (0..3)
         .flat_map(|number| [0, 333, 500, 667, 998, 999].map(|into| number * WINDOW + into))
         .collect();
@@ -186,7 +186,7 @@ fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_in_all_small_hi
 
 /// The same for larger limits, by a search for ever worse histories.
 #[test]
-fn sliding_counter_admits_at_worst_one_less_than_twice_its_limit_as_far_as_a_search_finds() {
+fn sliding_counter_is_below_twice_its_limit_as_far_as_searched() {
     const WINDOWS: u64 = 4;
     let mut chance = Chance(1);
     for limit in [2, 5, 10, 40] {

@@ -266,7 +266,7 @@ fn permits_of_a_counter_come_back_late_while_two_windows_take_turns() {
 
 /// And of a penalty.
 #[test]
-fn a_denial_counted_within_a_shorter_time_forgets_those_that_only_a_longer_one_counts() {
+fn a_denial_counted_within_a_shorter_time_forgets_older_ones() {
     let bans = |within: [Duration; 2]| {
         let penalties = within.map(|within| Penalty::after(3, within, HOUR));
         let mut guarded = Guarded::of(Limit::gcra(1, DAY), &penalties[0]);

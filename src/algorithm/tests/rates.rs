@@ -89,7 +89,7 @@ proptest! {
     /// Whether the interval is a whole number of microseconds or not: what is owed is exactly what
     /// was taken under each of the limits.
     #[test]
-    fn a_change_from_a_whole_rate_to_a_fraction_and_back_forgives_and_adds_nothing(
+    fn a_rate_changed_to_a_fraction_and_back_forgives_nothing(
         numbers in rates(1_000_000), whole_us in 1_000_u64..1_000_000,
         history in prop::collection::vec((0_u64..2_000_000, 0_u64..9, any::<bool>()), 1..60),
     ) {

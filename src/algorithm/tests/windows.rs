@@ -260,7 +260,7 @@ proptest! {
 }
 
 #[test]
-fn permits_of_a_fixed_window_may_be_handed_out_until_it_ends_and_no_longer() {
+fn permits_of_a_fixed_window_may_be_handed_out_until_it_ends() {
     let mut subject = Subject::of(Limit::fixed_window(5, SECOND));
     let taken = subject.ask(3);
     let left = |elapsed_us| {

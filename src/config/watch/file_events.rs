@@ -196,7 +196,7 @@ mod tests {
     /// A directory whose name is too long stands for one that the system refuses to watch.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_directory_that_cannot_be_watched_is_warned_of_but_not_one_that_is_gone() {
+    fn only_a_directory_that_exists_and_is_not_watched_is_warned_of() {
         let directory = tempfile::tempdir().unwrap();
         let too_long = "x".repeat(300);
         for (name, is_warned) in [("", false), ("missing", false), (&too_long, true)] {

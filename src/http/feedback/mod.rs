@@ -11,7 +11,6 @@ use crate::time::MINUTE;
 
 mod grpc;
 mod rate_limit;
-mod retry_after;
 mod structured;
 mod wait;
 mod x_rate_limit;
@@ -213,7 +212,7 @@ fn announced(response: &ResponseHead<'_>, here: SystemTime) -> Option<Duration> 
     let now = text(headers, header::DATE.as_str())
         .and_then(|date| httpdate::parse_http_date(date).ok())
         .unwrap_or(here);
-    retry_after::wait(headers, now)
+    wait::retry_after(headers, now)
         .or_else(|| rate_limit::wait(headers))
         .or_else(|| x_rate_limit::wait(headers, now))
 }

@@ -1,11 +1,22 @@
-//! The ways to write a time to wait.
+//! The ways to write a time to wait, and `Retry-After`.
 
 use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, header};
+
+use super::text;
 
 /// From here on a number of seconds is an instant: 2001, or 32 years to wait.
 const SECONDS_SINCE_1970: u64 = 1_000_000_000;
 /// The same for milliseconds.
 const MILLISECONDS_SINCE_1970: u64 = 1_000 * SECONDS_SINCE_1970;
+
+/// `Retry-After`: RFC 9110, section 10.2.3.
+pub(super) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = text(headers, header::RETRY_AFTER.as_str())?;
+    // Some upstreams send fractions.
+    seconds(text).or_else(|| until_date(text, now))
+}
 
 /// Seconds, which may have a fraction: `1`, `0.25`.
 pub(super) fn seconds(text: &str) -> Option<Duration> {

@@ -92,7 +92,7 @@ const GRPC: [&str; 4] = [
 ];
 
 #[test]
-fn a_content_type_alone_makes_no_rejection_a_success_that_caches_may_store() {
+fn no_content_type_alone_turns_a_rejection_into_a_success() {
     for (kind, status, _) in KINDS {
         for content_type in GRPC {
             for method in [Method::GET, Method::HEAD, Method::PUT, Method::OPTIONS] {
@@ -222,7 +222,7 @@ fn plain_text_is_one_line() {
 }
 
 #[test]
-fn a_builder_that_is_chosen_at_run_time_or_shared_answers_as_the_one_within() {
+fn a_boxed_or_shared_builder_answers_as_the_one_within() {
     fn answered_by(builder: impl OnRejection) -> Response<Bytes> {
         answered(rejection(RejectionKind::Banned, Some(7)), &builder)
     }

@@ -74,7 +74,7 @@ fn a_lease_that_may_lapse_before_its_first_renewal_is_answered_is_refused() {
 }
 
 #[test]
-fn a_log_of_more_requests_than_a_key_may_remember_is_refused_unless_their_costs_vary() {
+fn a_log_too_long_for_a_key_is_refused_unless_its_costs_vary() {
     let million = 1_000_000;
     let log = |limit| Policy::new("log", Limit::sliding_log(limit, SECOND));
     let read = |_: &RequestHead<'_>| 1_000;

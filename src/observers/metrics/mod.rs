@@ -194,8 +194,8 @@ impl Observer for Metrics {
 
 impl Shared {
     fn with_policy(&self, policy: &str, work: impl FnOnce(&OfPolicy)) {
-        let make = || OfPolicy::new(&self.labels, policy);
-        self.policies.with(policy, make, work);
+        self.policies
+            .with(policy, || OfPolicy::new(&self.labels, policy), work);
     }
 }
 

@@ -134,7 +134,7 @@ impl Asked {
     fn poll_decided(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Decisions> {
         let mut this = self.project();
         let asked = *this.asked.get_or_insert_with(Instant::now);
-        // Until it is known to be pending.
+        // If the poll panics, the answer must not be polled again.
         *this.is_over = true;
         let answer = this.answer.as_mut().poll(cx);
         *this.is_over = answer.is_ready();

@@ -39,10 +39,10 @@ struct Aligned(Mutex<Shard>);
 impl Shards {
     /// Shards of at most `bound` keys each.
     pub(super) fn new(bound: usize) -> Self {
-        let shard = || Aligned(Mutex::new(Shard::new(bound)));
+        let shards = iter::repeat_with(|| Aligned(Mutex::new(Shard::new(bound))));
         Self {
             keyed_hash: KeyedHash::new(),
-            shards: iter::repeat_with(shard).take(SHARDS).collect(),
+            shards: shards.take(SHARDS).collect(),
         }
     }
 
@@ -196,8 +196,9 @@ impl Shard {
 
     /// Undoes an [`insert`](Self::insert).
     pub(super) fn remove(&mut self, fingerprint: Fingerprint) {
-        let is_it = |slot: &Slot| slot.fingerprint == fingerprint;
-        if let Ok(entry) = self.slots.find_entry(fingerprint.hash(), is_it) {
+        let hash = fingerprint.hash();
+        let entry = (self.slots).find_entry(hash, |slot| slot.fingerprint == fingerprint);
+        if let Ok(entry) = entry {
             entry.remove();
         }
     }
@@ -356,7 +357,7 @@ mod tests {
 
     /// Over one doubling, so that the table is once as full and once as empty as it gets.
     #[test]
-    fn the_table_grows_with_the_keys_it_holds_at_once_and_not_with_those_that_passed() {
+    fn the_table_grows_with_the_keys_held_not_with_those_passed() {
         for keys in (700..=1_400).step_by(140) {
             let mut table = Table::new();
             for key in 0..keys {

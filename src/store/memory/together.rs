@@ -254,7 +254,7 @@ mod tests {
 
     /// The only key that its shard has room for is that of a denied subject.
     #[test]
-    fn a_key_in_shadow_that_finds_no_room_fails_alone_and_makes_room_for_any_other() {
+    fn a_key_in_shadow_without_room_fails_alone_and_makes_room() {
         let shards = Shards::new(1);
         let policy = PolicyId::new("api");
         let check = |key: u64, is_shadow: bool| Check {

@@ -48,8 +48,8 @@ const MIN_SAVED: u64 = 8;
 /// permits that are expected to be used: more would only be kept from others.
 const MAX_OVERSIZE: u64 = 8;
 
-/// Of latency. Not the horizon: where permits may be held for less time than a round trip takes,
-/// each would be forgotten before the next one.
+/// In this time the expected latency is halved. It is not the horizon, which can be shorter than a
+/// round trip: then each latency would be forgotten before the next is measured.
 const HALF_LIFE: Micros = Micros::new(100_000);
 
 pub(super) struct RefillPlanner {

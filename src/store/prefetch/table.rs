@@ -117,7 +117,7 @@ impl Entry<'_> {
         set[way].as_mut()
     }
 
-    /// Until it ends, no batch of this key is taken.
+    /// No batch of this key is taken until [`end_reset`](Self::end_reset).
     pub(super) fn begin_reset(&mut self) {
         self.accounts.resets.begin(self.key);
     }

@@ -745,11 +745,11 @@ async fn a_question_about_keys_that_are_being_moved_waits_for_them() {
                 .iter()
                 .sum::<u64>()
         };
-        let (before, begun) = (rejected(), Instant::now());
+        let (before, started) = (rejected(), Instant::now());
         let asked = tokio::spawn(take());
-        let waits = || rejected() >= before + 10 && begun.elapsed() >= LONG;
+        let waits = || rejected() >= before + 10 && started.elapsed() >= LONG;
         tokio::task::block_in_place(|| until("it waits", waits));
-        let (times, within) = (rejected() - before, begun.elapsed());
+        let (times, within) = (rejected() - before, started.elapsed());
         let most = 20 + within.div_duration_f64(Duration::from_millis(100)) as u64;
         assert!(times <= most, "{times} times within {within:?}");
         pair.cluster.move_key(&second, from, to);

@@ -26,8 +26,8 @@ async fn a_process_that_is_stopped() {
 async fn after_a_long_stop_the_store_is_asked_within_a_second() {
     let mut stage = Stage::start().await;
     let stop = |server: &mut Server, _: &_| server.signal("STOP");
-    let go_on = |server: &mut Server, _: &_| server.signal("CONT");
-    stage.is_soon_back("a long SIGSTOP", stop, go_on).await;
+    let resume = |server: &mut Server, _: &_| server.signal("CONT");
+    stage.is_soon_back("a long SIGSTOP", stop, resume).await;
 }
 
 /// Connections are accepted and answered meanwhile.

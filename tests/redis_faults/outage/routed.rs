@@ -45,7 +45,7 @@ async fn nothing_is_sent_that_has_no_key() {
     for refusal in [
         EarlyRejection::HangUp,
         EarlyRejection::Error,
-        EarlyRejection::Silence,
+        EarlyRejection::NoReply,
     ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
@@ -77,7 +77,7 @@ async fn connections_of_the_application_go_through_it() {
     for refusal in [
         EarlyRejection::HangUp,
         EarlyRejection::Error,
-        EarlyRejection::Silence,
+        EarlyRejection::NoReply,
     ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);
@@ -92,7 +92,10 @@ async fn connections_of_the_application_go_through_it() {
         for subject in ["alice", "bob", "carol", "dave"] {
             assert_eq!(failure(&limiter, subject).await, None, "{refusal:?}");
         }
-        assert_eq!(router.refused(), ["HELLO"], "{refusal:?}");
+        // Once for each connection, of which a busy machine may make more than one.
+        let mut refused = router.refused();
+        refused.dedup();
+        assert_eq!(refused, ["HELLO"], "{refusal:?}");
     }
 }
 
@@ -102,7 +105,7 @@ async fn a_probe_without_answer_does_not_stop_further_questions() {
     for refusal in [
         EarlyRejection::HangUp,
         EarlyRejection::Error,
-        EarlyRejection::Silence,
+        EarlyRejection::NoReply,
     ] {
         let servers = [Server::start(), Server::start()];
         let router = Router::to(&servers, refusal);

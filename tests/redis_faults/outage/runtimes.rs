@@ -128,7 +128,7 @@ fn a_runtime_that_stands_still_holds_up_no_other() {
 fn a_worker_that_blocks_holds_up_no_other_runtime() {
     let server = Server::start();
     let limiter = Arc::new(limiter(server.builder()));
-    let (go_on, goes_on) = mpsc::channel::<()>();
+    let (unblock, is_unblocked) = mpsc::channel::<()>();
     let (blocked, is_blocked) = mpsc::channel();
     let asks = Arc::clone(&limiter);
     let blocks = thread::spawn(move || {
@@ -137,13 +137,13 @@ fn a_worker_that_blocks_holds_up_no_other_runtime() {
             let mut in_flight = Box::pin(all_are_decided(&asks));
             assert!(poll!(&mut in_flight).is_pending());
             blocked.send(()).unwrap();
-            goes_on.recv().unwrap();
+            is_unblocked.recv().unwrap();
             in_flight.await;
         });
     });
     is_blocked.recv().unwrap();
     runtime().block_on(all_are_decided(&limiter));
-    go_on.send(()).unwrap();
+    unblock.send(()).unwrap();
     blocks.join().unwrap();
 }
 

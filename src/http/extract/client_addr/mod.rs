@@ -256,8 +256,8 @@ impl KeyExtractor for ClientAddr {
         let Ok(Peer::Address(peer)) = Peer::of(request) else {
             return None;
         };
-        let is_trusted = || self.trusted.contain(peer.ip().to_canonical());
-        let is_mistake = is_proxied(peer.ip(), request) && !is_trusted();
+        let is_mistake =
+            is_proxied(peer.ip(), request) && !self.trusted.contain(peer.ip().to_canonical());
         is_mistake.then_some(PROXY_IS_UNTRUSTED)
     }
 

@@ -154,7 +154,7 @@ fn a_denial_of_a_high_cost_tells_when_that_cost_fits() {
 
 /// The cost fits later than that.
 #[test]
-fn a_denial_with_few_permits_left_spreads_them_over_no_more_than_the_limits_pace() {
+fn few_permits_left_are_spread_over_no_more_than_the_pace() {
     let denied = decided(Limit::gcra(6, MINUTE), &[5], 0, 6);
     assert_eq!(denied.remaining(), 1);
     assert_eq!(

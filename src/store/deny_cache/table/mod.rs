@@ -22,8 +22,8 @@ const PLACE_BITS: u32 = (SHARDS * SETS).ilog2();
 const ASKED_AGAIN_AFTER: u64 = 2;
 const ASKED_ONCE_MORE_AFTER: u64 = 8;
 
-/// How many questions about larger costs may be sent at once. Each counts twice, when it is asked and
-/// when it is answered, and so once for every other policy in it.
+/// How many questions about larger costs may be sent at once. Each counts twice for the policy that it
+/// is sent for, when it is sent and when it is answered, and once for every other policy in it.
 const MORE_AT_ONCE: u64 = 8;
 
 /// Readers take no lock and write nothing that others read: during an attack all threads ask about
@@ -61,7 +61,7 @@ impl Version {
     }
 }
 
-/// When memory is asked, and whether the store may be asked instead.
+/// The time of a lookup, and whether the store may be asked instead.
 #[derive(Clone, Copy)]
 pub(super) struct Moment {
     pub(super) now: Micros,

@@ -204,7 +204,7 @@ async fn a_part_that_fails_within_a_second_of_another_ones_answer_opens_nothing(
 
 #[cfg(feature = "redis")]
 #[tokio::test(start_paused = true)]
-async fn a_part_that_fails_a_question_which_others_answer_is_warned_of_and_opens_nothing() {
+async fn a_part_that_fails_alone_is_warned_of_and_opens_nothing() {
     let whole = StoreError::new(StoreErrorKind::Unreachable);
     for (failure, is_of_part, state) in [
         (whole.clone().of_part(), true, BreakerState::Closed),
@@ -223,7 +223,7 @@ async fn a_part_that_fails_a_question_which_others_answer_is_warned_of_and_opens
 
 /// However many there are, they do not show how the store is now.
 #[tokio::test(start_paused = true)]
-async fn answers_to_what_was_asked_before_it_opened_are_not_counted_when_it_has_closed() {
+async fn answers_from_before_it_opened_do_not_count_once_it_closed() {
     let breaker = new(false, Observers::default());
     let before: Vec<_> = (0..100).map(|_| ask(&breaker).unwrap()).collect();
     open(&breaker);

@@ -148,7 +148,7 @@ fn fewer_failures_than_half_never_open_it() {
 
 /// As when one node of a cluster is down and many ask about its keys, or when one node refuses.
 #[test]
-fn a_store_that_fails_in_parts_opens_the_circuit_only_when_no_part_answers() {
+fn a_store_with_parts_opens_the_circuit_once_no_part_answers() {
     for (why, a_while) in [
         (StoreErrorKind::Unreachable, ms(10_000)),
         (StoreErrorKind::Busy, ms(1_000)),
@@ -177,7 +177,7 @@ fn a_store_that_fails_in_parts_opens_the_circuit_only_when_no_part_answers() {
 
 /// As when each request has keys on a working node and on a failed one.
 #[test]
-fn a_failure_beside_an_answer_of_another_part_opens_nothing_and_closes_what_is_open() {
+fn a_failure_beside_an_answer_of_another_part_opens_nothing() {
     let refuses = Health::Fails(StoreErrorKind::Busy);
     let mut driven = Driven::with_parts();
     (0..5).for_each(|_| driven.ask(refuses));
@@ -212,7 +212,7 @@ fn an_answer_of_another_part_closes_the_circuit_without_a_probe() {
 }
 
 #[test]
-fn half_of_twenty_timeouts_open_the_circuit_of_a_store_with_parts_in_any_order() {
+fn half_of_20_timeouts_open_a_circuit_with_parts_in_any_order() {
     for (works, fails, state) in [
         (20, 10, BreakerState::Closed),
         (12, 11, BreakerState::Closed),
@@ -228,14 +228,14 @@ fn half_of_twenty_timeouts_open_the_circuit_of_a_store_with_parts_in_any_order()
 
 /// A store that never answered anybody does not work in part.
 #[test]
-fn five_failures_in_a_row_open_the_circuit_of_a_store_whose_parts_never_answered() {
+fn five_failures_open_the_circuit_of_parts_that_never_answered() {
     let mut driven = Driven::with_parts();
     (0..5).for_each(|_| driven.ask(FAILS));
     assert_eq!(driven.state(), BreakerState::Open);
 }
 
 #[test]
-fn each_failed_probe_doubles_the_pause_up_to_five_seconds_give_or_take_a_fifth() {
+fn each_failed_probe_doubles_the_pause_up_to_about_five_seconds() {
     let mut driven = Driven::new();
     driven.fail_until_open();
     for nominal in [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000] {
@@ -325,7 +325,7 @@ fn one_probe_is_let_through_at_a_time() {
 }
 
 #[test]
-fn a_probe_that_is_long_overdue_is_lost_and_nothing_that_comes_of_it_counts() {
+fn a_probe_that_is_long_overdue_is_lost_and_does_not_count() {
     let mut driven = Driven::new();
     driven.fail_until_open();
     let overdue = driven.probe();

@@ -191,7 +191,7 @@ async fn a_store_that_panics_when_it_is_probed_is_probed_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_breaker_is_open_the_failure_modes_answer_and_the_store_is_not_asked() {
+async fn while_the_breaker_is_open_failure_modes_answer_alone() {
     let (store, failover) = over(Way::Fails(GONE));
     open(&failover).await;
     assert_eq!(store.questions(), 5);
@@ -308,7 +308,7 @@ async fn a_probe_that_is_dropped_on_its_way_goes_on_to_its_deadline() {
 }
 
 #[test]
-fn a_probe_that_cannot_go_on_without_its_runtime_lets_the_next_question_probe() {
+fn a_probe_that_loses_its_runtime_lets_the_next_question_probe() {
     for is_dropped_before in [true, false] {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
@@ -392,7 +392,7 @@ async fn a_question_that_another_probe_has_overtaken_is_not_sent() {
 
 /// As with a caller that stopped waiting but keeps the future.
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_nobody_polls_keeps_the_store_from_being_asked_for_seconds_only() {
+async fn a_probe_that_nobody_polls_blocks_the_store_for_seconds_only() {
     let (store, failover) = over(Way::Fails(GONE));
     open(&failover).await;
     tokio::time::sleep(SECOND).await;

@@ -124,7 +124,7 @@ impl std::ops::Deref for Batcher {
 }
 
 impl Batcher {
-    /// Makes everything anew on this runtime.
+    /// New connections and empty queues on this runtime.
     pub(in crate::store::redis) fn spread(
         settings: &Settings,
         runtime: &Handle,
@@ -143,12 +143,12 @@ impl Batcher {
         })
     }
 
-    /// A handle for a question of this thread.
+    /// A handle whose references are counted in this thread's place.
     pub(in crate::store::redis) fn of(shared: &ShardedArc<Shared>) -> Self {
         Self(shared.hold())
     }
 
-    /// A handle for questions of the threads of this place.
+    /// A handle whose references are counted in the place with this number.
     pub(in crate::store::redis) fn at(shared: &ShardedArc<Shared>, place: usize) -> Self {
         Self(shared.hold_at(place))
     }

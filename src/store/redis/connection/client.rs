@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn between_two_attempts_is_half_a_second_or_up_to_a_fifth_longer_at_random() {
+    fn attempts_are_half_a_second_apart_or_up_to_a_fifth_more() {
         let pauses: HashSet<_> = (0..1_000).map(|_| pause()).collect();
         let range = Duration::from_millis(500)..=Duration::from_millis(600);
         for pause in &pauses {

@@ -248,8 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_idle_connection_is_dead_after_one_unanswered_question_if_its_server_is_not_silent()
-    {
+    async fn an_idle_connection_is_dead_after_one_question_without_answer() {
         let health = answered();
         advance(IDLE).await;
         assert!(health.is_idle());

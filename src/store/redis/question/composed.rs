@@ -109,7 +109,7 @@ fn keys_of_runs(questions: &[(&[Check<'_>], bool)]) -> Vec<u128> {
     sets
 }
 
-/// What the questions about some keys are answers.
+/// The answers to the questions about one set of keys.
 type Answers = Vec<Result<Decided, StoreError>>;
 
 fn read_runs(runs: &[Run<Asked>], rows: &mut Rows<'_>) -> Result<Answers, StoreError> {
@@ -179,9 +179,10 @@ fn read_singles(
     rows: &mut Rows<'_>,
     answers: &mut Answers,
 ) -> Result<(), StoreError> {
-    // How many acquires follow the one before, and how long until a permit comes back after the last.
+    // How many of the acquires that were granted in one step are not answered yet, and how long until a
+    // permit comes back after the last of them.
     let (mut together, mut next) = (0, Micros::ZERO);
-    // The reading for the one before, and what it has acquired.
+    // The reading for the previous acquire, and its permits.
     let mut before: Option<(Reading, u64)> = None;
     for Run { asked, times } in chain {
         if together == 0

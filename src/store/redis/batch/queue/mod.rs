@@ -148,12 +148,11 @@ impl<R> Queue<R> {
 
     fn has_room_for_one(&self) -> bool {
         let in_flight = self.calls.len();
-        let all_are_unbatched =
-            || self.waiting.is_empty() && self.calls.iter().all(|call| call.is_unbatched);
         in_flight < self.most_batches.min(FEW_BATCHES)
             || (self.most_batches > FEW_BATCHES
                 && in_flight < MOST_UNBATCHED
-                && all_are_unbatched())
+                && self.waiting.is_empty()
+                && self.calls.iter().all(|call| call.is_unbatched))
     }
 
     pub(super) fn wait(&mut self, waiting: Waiting<R>) {
@@ -166,8 +165,9 @@ impl<R> Queue<R> {
         if self.waiting.len() <= MOST_TOGETHER {
             return Vec::new();
         }
-        let left = |waiting: &mut Waiting<R>| has_left(&waiting.request);
-        self.waiting.extract_if(.., left).collect()
+        self.waiting
+            .extract_if(.., |waiting| has_left(&waiting.request))
+            .collect()
     }
 
     /// When the first of the calls in flight has taken too long, if a request waits.

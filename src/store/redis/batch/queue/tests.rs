@@ -229,7 +229,7 @@ mod far {
     }
 
     #[test]
-    fn a_question_is_sent_at_once_while_there_is_room_even_about_a_key_in_flight() {
+    fn while_there_is_room_a_question_about_a_key_in_flight_is_sent() {
         let mut queue = queue::<Acquire>(4);
         let now = Instant::now();
         for _ in 0..20 {

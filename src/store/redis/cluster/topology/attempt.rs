@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, Value};
 use tokio::time::Instant;
 
 use super::super::slots::{Node, SlotMap};
-use super::{REFRESH_PAUSE, Topology, View};
+use super::{REFRESH_PAUSE, Topology};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::redis::connection::{CONNECT_TIMEOUT, Failed};
 use crate::store::redis::error::{is_command_refused, of_time_out, of_unassigned_slots};
@@ -136,8 +136,8 @@ impl Attempt {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        let is_open = |view: &mut View| std::mem::take(&mut view.is_refreshing);
-        self.0.view.send_if_modified(is_open);
+        let view = &self.0.view;
+        view.send_if_modified(|view| std::mem::take(&mut view.is_refreshing));
     }
 }
 

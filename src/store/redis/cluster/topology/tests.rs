@@ -46,7 +46,7 @@ fn asking_for_a_slot_map_on_a_runtime_that_is_gone_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_slot_map_is_read_again_once_the_pause_after_a_failed_attempt_is_over() {
+async fn the_slot_map_is_read_again_after_the_pause_of_a_failure() {
     let topology = Arc::new(topology_of(Vec::new()));
     for attempts in [1, 2] {
         for _ in 0..3 {
@@ -71,7 +71,7 @@ fn learn(topology: &Arc<Topology>, masters: &[&Node], answered_by: &Node) {
 
 /// Otherwise all nodes that a cluster ever had would keep their connections.
 #[tokio::test]
-async fn a_node_that_a_master_knows_of_no_more_has_no_connection_once_nobody_is_redirected_to_it() {
+async fn a_node_that_left_is_dropped_once_nobody_is_redirected_to_it() {
     let [a, b, c, seed] = [1, 2, 3, 4].map(|port| Node::new("127.0.0.1", port));
     let login = "redis://127.0.0.1:4".into_connection_info().unwrap();
     let topology = Arc::new(topology_of(vec![login]));

@@ -212,8 +212,8 @@ impl Shared {
 
     /// Records that the server has answered, unless its connection was lost.
     fn note_answer<T>(self: &Arc<Self>, live: &Arc<LiveConnection>, reply: &RedisResult<T>) {
-        let lost = |error| self.lose_if_lost(live, error);
-        let is_lost = reply.as_ref().is_err_and(lost);
+        let reply = reply.as_ref();
+        let is_lost = reply.is_err_and(|error| self.lose_if_lost(live, error));
         if let (false, Some(node_down)) = (is_lost, &self.node_down) {
             node_down.end();
         }

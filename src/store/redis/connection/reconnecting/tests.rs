@@ -83,7 +83,7 @@ async fn is_refused(connection: &ReconnectingConnection) -> bool {
 
 /// Nobody is left who would hear it.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_has_gone_silent_and_is_not_asked_any_more_is_not_refused_for_ever() {
+async fn a_silent_node_that_is_not_asked_is_not_refused_for_ever() {
     let (hung, connection) = hung().await;
     let mut refused = 0;
     for _ in 0..1_000 {
@@ -153,7 +153,7 @@ async fn a_connection_that_was_closed_between_two_questions_costs_neither() {
 
 /// So that the question does not wait for it.
 #[tokio::test]
-async fn a_connection_that_was_closed_is_made_anew_before_the_question_that_is_to_come() {
+async fn a_closed_connection_is_made_anew_before_the_next_question() {
     let (close, connection) = closing_the_first().await;
     let first = closed(close, &connection).await;
     let is_first = |live: Arc<LiveConnection>| Arc::ptr_eq(&first, &live);
@@ -249,7 +249,7 @@ async fn callers_who_go_away_do_not_make_an_idle_node_silent() {
 
 /// All of them go before it can answer, and for longer than it would be waited for.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_answers_has_not_gone_silent_however_many_callers_go_away_before() {
+async fn a_node_that_answers_is_not_silent_however_many_callers_leave() {
     let (_goes_on, connection) = answering_after(DOWN_AFTER / 10).await;
     let live = answered(&connection).await;
     let (question, started) = (question(), Instant::now());

@@ -79,8 +79,7 @@ impl Parts {
     }
 
     fn sources(self) -> impl Iterator<Item = &'static Source> {
-        let used = move |position: usize| self.0 & (1 << position) != 0;
-        let positions = (0..SOURCES.len()).filter(move |&position| used(position));
+        let positions = (0..SOURCES.len()).filter(move |position| self.0 & (1 << position) != 0);
         positions.map(|position| &SOURCES[position])
     }
 
