@@ -3,11 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
-use tokio::sync::oneshot;
-use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
 use super::charge::Charge;
-use super::giving_back::Steps;
 use super::quota::Quota;
 use super::{Limiter, decisions};
 use crate::algorithm::Action;
@@ -22,7 +20,7 @@ pub(super) struct Budget {
     /// The quotas that were charged when the request arrived, and how much.
     each: Vec<(Quota, u64)>,
     /// Held while a step is asked for, so that nobody asks for what others are about to take.
-    turn: Arc<AsyncMutex<()>>,
+    turn: AsyncMutex<()>,
     account: Mutex<Account>,
 }
 
@@ -65,7 +63,7 @@ impl Budget {
                 is_closed: false,
             }),
             each,
-            turn: Arc::default(),
+            turn: AsyncMutex::default(),
         }
     }
 
@@ -89,8 +87,7 @@ impl Budget {
         if self.missing(&used).is_none() {
             return Ok(());
         }
-        let turn = Arc::clone(&self.turn).lock_owned().await;
-        let covering = Arc::clone(self).cover_in_turn(used, turn);
+        let covering = Arc::clone(self).cover_in_turn(used);
         let Some(runtime) = self.limiter.runtime_to_go_on(None) else {
             return covering.await;
         };
@@ -102,11 +99,8 @@ impl Budget {
         answered.await.unwrap_or(Ok(()))
     }
 
-    async fn cover_in_turn(
-        self: Arc<Self>,
-        used: Permits,
-        _turn: OwnedMutexGuard<()>,
-    ) -> Result<(), UsedUp> {
+    async fn cover_in_turn(self: Arc<Self>, used: Permits) -> Result<(), UsedUp> {
+        let _turn = self.turn.lock().await;
         // Whoever had the turn before may have taken it.
         let Some(missing) = self.missing(&used) else {
             return Ok(());
@@ -206,12 +200,12 @@ impl Budget {
 
     /// Notes what was taken, or gives it back if it came too late.
     fn note(&self, taken: impl Iterator<Item = (usize, Charge)>) {
-        let mut late = Steps::new();
+        let mut late: SmallVec<[Charge; 2]> = SmallVec::new();
         {
             let mut account = self.account();
             for (nth, step) in taken {
                 if account.is_closed {
-                    late.extend(step.give_back(step.cost));
+                    late.push(step);
                 } else {
                     let taken = &mut account.taken[nth];
                     taken.permits = taken.permits.saturating_add(step.cost);
@@ -219,7 +213,8 @@ impl Budget {
                 }
             }
         }
-        self.limiter.carry_out_later(late, false, None);
+        let late = late.iter().filter_map(|step| step.give_back(step.cost));
+        self.limiter.carry_out_later(late.collect(), false, None);
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {

@@ -51,13 +51,18 @@ impl Charge {
         }
     }
 
+    /// An action on its permits, under the quota that they were taken of.
+    pub(super) fn step(&self, action: Action) -> Step<'_> {
+        Step {
+            quota: Cow::Borrowed(&self.quota),
+            action,
+            is_in_store: self.counted != Counted::No,
+        }
+    }
+
     /// Gives back this many of its permits.
-    pub(super) fn give_back(&self, permits: u64) -> Option<Step<'static>> {
-        Some(Step {
-            quota: Cow::Owned(self.quota.clone()),
-            action: self.unused(permits, self.receipt?),
-            is_in_store: true,
-        })
+    pub(super) fn give_back(&self, permits: u64) -> Option<Step<'_>> {
+        Some(self.step(self.unused(permits, self.receipt?)))
     }
 
     /// The lease that it may have taken.

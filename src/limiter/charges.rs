@@ -1,6 +1,5 @@
 //! `Charges`: what a request was charged and may have to give back.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -9,7 +8,7 @@ use tokio::time::Instant;
 
 use super::budget::Budget;
 use super::charge::{Charge, Counted};
-use super::giving_back::{Step, Steps};
+use super::giving_back::Steps;
 use super::meter::Meter;
 use super::quota::Quota;
 use super::{Limiter, failure};
@@ -160,13 +159,9 @@ impl Charges {
 
     /// Gives back what `action` says for each charge.
     fn give_back(&self, charges: &[Charge], action: impl Fn(&Charge) -> Option<Action>) {
-        let steps = charges.iter().filter_map(|charge| {
-            Some(Step {
-                quota: Cow::Borrowed(&charge.quota),
-                action: action(charge)?,
-                is_in_store: charge.counted != Counted::No,
-            })
-        });
+        let steps = charges
+            .iter()
+            .filter_map(|charge| Some(charge.step(action(charge)?)));
         let is_in_doubt = |charge: &Charge| charge.counted == Counted::Perhaps;
         self.carry_out_later(steps.collect(), charges.iter().any(is_in_doubt));
     }
