@@ -118,6 +118,19 @@ async fn talk(
     Ok((sender, answer.await?.into_inner()))
 }
 
+/// Sends this many messages, each after the answer to the one before.
+async fn echo_each(
+    sender: &mpsc::UnboundedSender<Message>,
+    answers: &mut Streaming<Message>,
+    messages: usize,
+) {
+    for number in 0..messages {
+        sender.send(message(number)).expect("the call goes on");
+        let answer = answers.message().await.expect("a message");
+        assert_eq!(answer, Some(message(number)));
+    }
+}
+
 /// Ends when the sender is dropped.
 fn endless(receiver: mpsc::UnboundedReceiver<Message>) -> impl Stream<Item = Message> + Send {
     stream::unfold(receiver, async |mut receiver| {
@@ -179,11 +192,7 @@ async fn a_stream_either_way_is_one_decision() {
     let layer = RateLimitLayer::new(store.limiter(Limit::gcra(1, MINUTE)));
     let (service, channel) = behind(layer).await;
     let (sender, mut answers) = talk(channel).await.expect("allowed");
-    for number in 0..5 {
-        sender.send(message(number)).expect("the call goes on");
-        let answer = answers.message().await.expect("a message");
-        assert_eq!(answer, Some(message(number)));
-    }
+    echo_each(&sender, &mut answers, 5).await;
     drop(sender);
     assert_eq!(answers.message().await.expect("its end"), None);
     assert_eq!((store.decided(), service.calls()), (1, 1));
@@ -286,14 +295,7 @@ async fn a_stream_costs_the_messages_that_it_meters() {
         (4, false, 4),
     ] {
         let (sender, mut answers) = talk(channel.clone()).await.expect("allowed");
-        for number in 0..messages {
-            sender.send(message(number)).expect("the call goes on");
-            answers
-                .message()
-                .await
-                .expect("a message")
-                .expect("an answer");
-        }
+        echo_each(&sender, &mut answers, messages).await;
         if ends {
             drop(sender);
             assert_eq!(answers.message().await.expect("its end"), None);
@@ -316,11 +318,7 @@ async fn a_stream_ends_when_its_budget_is_used_up() {
     let limiter = Limiter::new(TestStore::new(Trip::Short), [policy]).expect("valid policies");
     let (_, channel) = behind(RateLimitLayer::new(limiter)).await;
     let (sender, mut answers) = talk(channel).await.expect("allowed");
-    for number in 0..5 {
-        sender.send(message(number)).expect("the call goes on");
-        let answer = answers.message().await.expect("a message");
-        assert_eq!(answer, Some(message(number)));
-    }
+    echo_each(&sender, &mut answers, 5).await;
     sender.send(message(5)).expect("the call goes on");
     let denied = answers.message().await.expect_err("denied");
     assert_eq!(denied.code(), Code::ResourceExhausted);

@@ -59,36 +59,31 @@ where
 }
 
 async fn a_stream_is_charged_in_steps_and_told_when_the_limit_is_used_up(bench: &Bench) {
-    let limiter = bench.limiter([Policy::new("tokens", Limit::fixed_window(100, MINUTE))
-        .by(Header::new(KEY))
-        .cost(10)
-        .settle_at_end(|end| end.used())]);
+    let limiter = bench.limiter([tokens_of(Limit::fixed_window(100, MINUTE), 10)]);
     let looker = limiter.clone();
     let response = send(&limiter, move |meter| {
         let limiter = looker.clone();
         async move {
             let charging = meter.charging();
-            let left = async || {
+            let left_now = async || {
                 let looked = limiter.peek("tokens", key("alice")).await;
                 looked.expect("a policy").remaining()
             };
             // Within the estimate nothing is asked; beyond it, a step as large is taken.
             for (used, expected) in [(10, 90), (1, 80), (9, 80), (25, 50), (45, 10)] {
                 assert_eq!(charging.add(used).await, Ok(()));
-                assert_eq!(left().await, expected);
+                assert_eq!(left_now().await, expected);
             }
             // The last few are less than a step.
             assert_eq!(charging.add(10).await, Ok(()));
-            assert_eq!(left().await, 0);
+            assert_eq!(left_now().await, 0);
             let denied: Denied = charging.add(1).await.expect_err("there is nothing left");
             assert_eq!(denied.policy(), "tokens");
             assert!(denied.retry_after().is_some());
         }
     });
     drop(response.await.into_body().collect().await);
-    assert!(limiter.flush().await);
-    let looked = limiter.peek("tokens", key("alice")).await;
-    assert_eq!(looked.expect("a policy").remaining(), 0);
+    assert_eq!(left(&limiter).await, 0);
 }
 
 async fn streams_at_once_never_get_more_than_the_limit_and_a_call_each(bench: &Bench) {
@@ -145,9 +140,7 @@ async fn a_use_beyond_all_numbers_is_told_to_the_producer(bench: &Bench) {
         assert!(meter.charging().add(u64::MAX).await.is_err());
     });
     drop(response.await.into_body().collect().await);
-    assert!(limiter.flush().await);
-    let looked = limiter.peek("tokens", key("alice")).await;
-    assert_eq!(looked.expect("a policy").remaining(), 0);
+    assert_eq!(left(&limiter).await, 0);
 }
 
 async fn the_kill_switch_lets_a_stream_go_on(bench: &Bench) {
@@ -196,8 +189,7 @@ async fn what_was_charged_ahead_comes_back_after_a_long_stream(bench: &Bench) {
         Limit::fixed_window(1_000, MINUTE).and(2_000, 2 * MINUTE),
     ] {
         let name = format!("{limit:?}");
-        let policy = Policy::new("tokens", limit).by(Header::new(KEY)).cost(100);
-        let limiter = bench.limiter([policy.settle_at_end(|end| end.used())]);
+        let limiter = bench.limiter([tokens_of(limit, 100)]);
         let clock = bench.clock.clone();
         let response = send(&limiter, move |meter| {
             let clock = clock.clone();
@@ -209,9 +201,7 @@ async fn what_was_charged_ahead_comes_back_after_a_long_stream(bench: &Bench) {
             }
         });
         drop(response.await.into_body().collect().await);
-        assert!(limiter.flush().await);
-        let looked = limiter.peek("tokens", key("alice")).await;
-        assert_eq!(looked.expect("a policy").remaining(), 999, "{name}");
+        assert_eq!(left(&limiter).await, 999, "{name}");
         let reset = limiter.reset("tokens", key("alice")).await;
         assert!(reset.is_ok());
     }
@@ -229,16 +219,11 @@ async fn a_step_that_nobody_waits_for_is_charged_once(bench: &Bench) {
         looked.remaining() == 899
     })
     .await;
-    assert!(limiter.flush().await);
-    let looked = limiter.peek("tokens", key("alice")).await;
-    assert_eq!(looked.expect("a policy").remaining(), 899);
+    assert_eq!(left(&limiter).await, 899);
 }
 
 async fn calls_at_the_same_time_take_no_step_twice(bench: &Bench) {
-    let limiter = bench.limiter([Policy::new("tokens", Limit::fixed_window(10, MINUTE))
-        .by(Header::new(KEY))
-        .cost(5)
-        .settle_at_end(|end| end.used())]);
+    let limiter = bench.limiter([tokens_of(Limit::fixed_window(10, MINUTE), 5)]);
     let response = send(&limiter, |meter| async move {
         let adds = (0..10).map(|_| meter.charging());
         let adds = adds.map(|charging| async move { charging.add(1).await });
@@ -247,9 +232,7 @@ async fn calls_at_the_same_time_take_no_step_twice(bench: &Bench) {
         }
     });
     drop(response.await.into_body().collect().await);
-    assert!(limiter.flush().await);
-    let looked = limiter.peek("tokens", key("alice")).await;
-    assert_eq!(looked.expect("a policy").remaining(), 0);
+    assert_eq!(left(&limiter).await, 0);
 }
 
 async fn after_the_end_a_producer_is_charged_nothing(bench: &Bench) {
@@ -262,9 +245,7 @@ async fn after_the_end_a_producer_is_charged_nothing(bench: &Bench) {
     drop(response.await.into_body().collect().await);
     let producer: Charging = given.recv().expect("a producer");
     assert_eq!(producer.add(5_000).await, Ok(()));
-    assert!(limiter.flush().await);
-    let looked = limiter.peek("tokens", key("alice")).await;
-    assert_eq!(looked.expect("a policy").remaining(), 940);
+    assert_eq!(left(&limiter).await, 940);
 }
 
 /// A store that fails while it is told to.
@@ -300,7 +281,5 @@ async fn a_step_of_the_local_share_is_not_given_back_to_the_store() {
         }
     });
     drop(response.await.into_body().collect().await);
-    assert!(limiter.flush().await);
-    let looked = limiter.peek("tokens", key("alice")).await;
-    assert_eq!(looked.expect("a policy").remaining(), 900);
+    assert_eq!(left(&limiter).await, 900);
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
-use tower_throttle::{Header, Key, Limit, MINUTE, Meter, Policy};
+use tower_throttle::{Header, Key, Limit, Limiter, MINUTE, Meter, Policy};
 
 mod charging;
 mod ends;
@@ -66,7 +66,11 @@ const KEY: &str = "x-key";
 
 /// `tokens`, of which there are a thousand a minute for each key.
 fn tokens(estimate: u64) -> Policy {
-    Policy::new("tokens", Limit::fixed_window(1_000, MINUTE))
+    tokens_of(Limit::fixed_window(1_000, MINUTE), estimate)
+}
+
+fn tokens_of(limit: Limit, estimate: u64) -> Policy {
+    Policy::new("tokens", limit)
         .by(Header::new(KEY))
         .cost(estimate)
         .settle_at_end(|end| end.used())
@@ -74,4 +78,11 @@ fn tokens(estimate: u64) -> Policy {
 
 fn key(name: &str) -> Key {
     Key::header(KEY, name.as_bytes())
+}
+
+/// What `alice` has left, once all is settled.
+async fn left(limiter: &Limiter) -> u64 {
+    assert!(limiter.flush().await);
+    let looked = limiter.peek("tokens", key("alice")).await;
+    looked.expect("a policy").remaining()
 }

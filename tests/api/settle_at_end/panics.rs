@@ -10,7 +10,7 @@ use support::bench::Bench;
 use support::on_every_store;
 use support::web::eventually;
 use tower::{Layer, ServiceExt, service_fn};
-use tower_throttle::{Limiter, RateLimitLayer, ResponseBody};
+use tower_throttle::{RateLimitLayer, ResponseBody};
 
 use super::*;
 
@@ -44,12 +44,6 @@ async fn answer(limiter: &Limiter) -> ResponseBody<Metered> {
         .await
         .expect("an answer")
         .into_body()
-}
-
-async fn left(limiter: &Limiter) -> u64 {
-    assert!(limiter.flush().await);
-    let looked = limiter.peek("tokens", key("alice")).await;
-    looked.expect("a policy").remaining()
 }
 
 async fn a_panic_at_the_end_leaves_the_estimate(bench: &Bench) {

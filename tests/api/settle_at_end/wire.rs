@@ -1,6 +1,7 @@
 //! Over real sockets, HTTP/1.1 and HTTP/2: clients that hang up at any chunk.
 
 use std::convert::Infallible;
+use std::future::{Future, ready};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -26,31 +27,37 @@ impl Sender {
         *self.0.lock().unwrap() = Some(receiver);
         sender
     }
+
+    /// The chunks of the next answer, until `count` says that there are no more.
+    fn body<F>(&self, count: impl Fn(u64) -> F + Clone + Send + 'static) -> AxumBody
+    where
+        F: Future<Output = Option<()>> + Send,
+    {
+        let receiver = self.0.lock().unwrap().take().expect("a channel");
+        AxumBody::from_stream(stream::unfold(receiver, move |mut receiver| {
+            let count = count.clone();
+            async move {
+                let used = receiver.recv().await?;
+                count(used).await?;
+                Some((Ok::<_, Infallible>("chunk"), receiver))
+            }
+        }))
+    }
 }
 
 async fn chunks(State(sender): State<Sender>, meter: Meter) -> AxumBody {
-    let receiver = sender.0.lock().unwrap().take().expect("a channel");
-    AxumBody::from_stream(stream::unfold(receiver, move |mut receiver| {
-        let meter = meter.clone();
-        async move {
-            let used = receiver.recv().await?;
-            meter.add(used);
-            Some((Ok::<_, Infallible>("chunk"), receiver))
-        }
-    }))
+    sender.body(move |used| {
+        meter.add(used);
+        ready(Some(()))
+    })
 }
 
 /// The same, which charges for each chunk before it is sent, and ends when there is nothing left.
 async fn charged_chunks(State(sender): State<Sender>, meter: Meter) -> AxumBody {
-    let receiver = sender.0.lock().unwrap().take().expect("a channel");
-    AxumBody::from_stream(stream::unfold(receiver, move |mut receiver| {
+    sender.body(move |used| {
         let charging = meter.charging();
-        async move {
-            let used = receiver.recv().await?;
-            charging.add(used).await.ok()?;
-            Some((Ok::<_, Infallible>("chunk"), receiver))
-        }
-    }))
+        async move { charging.add(used).await.ok() }
+    })
 }
 
 #[tokio::test]
